@@ -1,0 +1,28 @@
+package internal
+
+import (
+	_ "github.com/a-h/templ"
+	_ "github.com/alecthomas/kong"
+	_ "github.com/cespare/xxhash/v2"
+	_ "github.com/coder/websocket"
+	_ "github.com/fergusstrange/embedded-postgres"
+	_ "github.com/go-zeromq/zmq4"
+	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/google/uuid"
+	_ "github.com/hashicorp/yamux"
+	_ "github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/labstack/echo/v4"
+	_ "github.com/nats-io/nats-server/v2/server"
+	_ "github.com/nats-io/nats.go/jetstream"
+	_ "github.com/pressly/goose/v3"
+	_ "github.com/prometheus/client_golang/prometheus/promhttp"
+	_ "github.com/tidwall/gjson"
+	_ "github.com/tidwall/sjson"
+	_ "github.com/vmihailenco/msgpack/v5"
+	_ "golang.org/x/sys/unix"
+	_ "pgregory.net/rapid"
+	_ "github.com/golang-jwt/jwt/v5"
+	_ "github.com/chromedp/chromedp"
+	_ "github.com/stripe/stripe-go/v76"
+)

@@ -1,0 +1,89 @@
+package usage
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"millrace/internal/ids"
+	"millrace/internal/money"
+)
+
+// Ending says how a request ended; it decides what is paid (docs/billing-policy.md).
+type Ending string
+
+// The endings.
+const (
+	Complete       Ending = "complete"        // the whole answer was handed over
+	ClientLeft     Ending = "client_left"     // the client closed a stream, or a whole answer, before its end
+	EngineFailed   Ending = "engine_failed"   // the engine broke after the first token
+	FailedUnbilled Ending = "failed_unbilled" // nothing was delivered: nothing is paid
+	CapReached     Ending = "cap_reached"     // the hold could not be extended: the stream was ended, delivered tokens are paid
+	GatewayDied    Ending = "gateway_died"    // closed by the rater from the last progress event
+)
+
+// Known reports whether e is one of the endings.
+func (e Ending) Known() bool {
+	switch e {
+	case Complete, ClientLeft, EngineFailed, FailedUnbilled, CapReached, GatewayDied:
+		return true
+	}
+	return false
+}
+
+// Attempt is one try at an engine. The last one served the request.
+type Attempt struct {
+	ID   ids.ID `json:"id"`
+	Unit ids.ID `json:"unit"`
+	Note string `json:"note,omitempty"` // why it was abandoned; empty for the last
+}
+
+// Event is what a gateway says about one request. Progress 0 is final; a positive Progress is a snapshot of a running
+// stream (growing counter) that is billed only if the gateway dies before the final event.
+type Event struct {
+	ID           ids.ID          `json:"id"` // UUIDv7; unique per request; its day is the partition
+	Progress     int64           `json:"progress,omitempty"`
+	Org          ids.ID          `json:"org"`
+	Project      ids.ID          `json:"project"`
+	Key          ids.ID          `json:"key"`
+	Model        ids.ID          `json:"model"`
+	PriceVersion ids.ID          `json:"price"`
+	Epoch        ids.ID          `json:"epoch"`
+	Budgets      []ids.ID        `json:"budgets"` // every scope whose allotment the charge was taken from; sorted
+	OrgBudget    ids.ID          `json:"org_budget"`
+	Attempts     []Attempt       `json:"attempts,omitempty"`
+	Usage        Vector          `json:"usage"`
+	Raw          json.RawMessage `json:"raw,omitempty"` // the engine's own usage object, unchanged; at most MaxRawBytes
+	Charge       money.Nano      `json:"charge"`        // what the gateway charged its allotments
+	Ending       Ending          `json:"ending"`
+	Estimated    bool            `json:"estimated,omitempty"` // the cached share is a prediction, rounded in the customer's favour
+	Streamed     bool            `json:"streamed,omitempty"`
+	Dialect      string          `json:"dialect"` // chat, responses, messages
+	Status       int             `json:"status"`  // HTTP status sent
+	StartedMS    int64           `json:"started_ms"`
+	FirstTokenMS int64           `json:"first_token_ms,omitempty"` // unix milliseconds; 0 = none
+	EndedMS      int64           `json:"ended_ms"`
+}
+
+// Limits of the log format.
+const (
+	MaxRawBytes   = 4 << 10
+	MaxAttempts   = 8
+	MaxBudgets    = 16
+	MaxEventBytes = 16 << 10
+)
+
+// Validate checks the event's shape. What fails is quarantined by the rater.
+func (e *Event) Validate() error {
+	switch {
+	case e.ID.Version() != 7 || e.Org == ids.Nil || e.Epoch == ids.Nil || e.Model == ids.Nil:
+		return errors.New("usage: event without id, org, epoch or model")
+	case e.Progress < 0 || e.Charge < 0:
+		return errors.New("usage: negative progress or charge")
+	case !e.Ending.Known():
+		return fmt.Errorf("usage: unknown ending %q", e.Ending)
+	case len(e.Attempts) > MaxAttempts || len(e.Budgets) > MaxBudgets || len(e.Raw) > MaxRawBytes:
+		return errors.New("usage: event above its size limits")
+	}
+	return e.Usage.Validate()
+}
