@@ -8,6 +8,7 @@ package usage
 import (
 	"fmt"
 
+	"millrace/internal/ids"
 	"millrace/internal/money"
 )
 
@@ -84,4 +85,10 @@ func (p Prices) Dearest(classes ...Class) money.Pico {
 		high = max(high, p[c])
 	}
 	return high
+}
+
+// Quote is a price version as a request pins it at its start.
+type Quote struct {
+	Version ids.ID
+	Prices  Prices
 }

@@ -1,0 +1,182 @@
+// Package wire holds the messages between a host's agent and the control side, and between a gateway and an agent. It is
+// a leaf: both sides import it and it imports nothing of either, so serving may use it too.
+//
+// Control is level-triggered: an agent reports what it observes and gets the whole desired state with its generation;
+// repeating a message is harmless. Load and KV messages are facts about now; losing one costs routing quality, never money.
+package wire
+
+import (
+	"encoding/json"
+	"time"
+
+	"millrace/internal/ids"
+)
+
+// Paths of the hub's TLS listener (agents dial it) and of an agent's data plane (gateways dial it).
+const (
+	PathJoin    = "/agent/v1/join"    // POST JoinRequest -> JoinResponse; no client certificate yet
+	PathRenew   = "/agent/v1/renew"   // POST RenewRequest -> JoinResponse; mTLS
+	PathSync    = "/agent/v1/sync"    // POST SyncRequest -> SyncResponse; long poll up to SyncWait; mTLS
+	PathFacts   = "/agent/v1/facts"   // POST a stream of Fact lines (load, KV); mTLS
+	PathJournal = "/agent/v1/journal" // POST []Attempt -> 204 once stored; mTLS
+
+	// DataPrefix + unit id + the engine's own path reaches an engine through its agent.
+	DataPrefix = "/units/"
+)
+
+// Headers a gateway sets towards an agent. An agent removes every one before the engine sees the request.
+const (
+	HeaderAttempt = "Millrace-Attempt" // attempt id: the journal's key
+	HeaderKind    = "Millrace-Kind"    // KindServe, KindProbe or KindGolden
+)
+
+// Kinds of attempts.
+const (
+	KindServe  = "serve"
+	KindProbe  = "probe"
+	KindGolden = "golden"
+)
+
+// Times of the control protocol.
+const (
+	SyncWait      = 20 * time.Second       // a long poll answers at least this often
+	LoadInterval  = 250 * time.Millisecond // how often an agent reports load
+	HostLostAfter = 10 * time.Second       // without a sync or fact: its units get no new work
+)
+
+// JoinRequest turns a one-time token into an identity.
+type JoinRequest struct {
+	Token string `json:"token"`
+	CSR   []byte `json:"csr"` // PKCS#10, DER
+}
+
+// RenewRequest asks for a fresh certificate of the same host.
+type RenewRequest struct {
+	CSR []byte `json:"csr"`
+}
+
+// JoinResponse is the identity: the host's id is in the certificate's URI (spiffe://millrace/host/<id>).
+type JoinResponse struct {
+	Host ids.ID `json:"host"`
+	Name string `json:"name"`
+	Cert []byte `json:"cert"` // PEM
+	CA   []byte `json:"ca"`   // PEM
+}
+
+// SyncRequest is what an agent sees; Generation is the desired state it has applied.
+type SyncRequest struct {
+	Generation int64    `json:"generation"`
+	Observed   Observed `json:"observed"`
+	Wait       bool     `json:"wait"` // hold the answer until the generation moves on or SyncWait passes
+}
+
+// SyncResponse is the whole desired state.
+type SyncResponse struct {
+	Generation int64     `json:"generation"`
+	Desired    []Desired `json:"desired"`
+}
+
+// Observed is a host as its agent sees it.
+type Observed struct {
+	AgentVersion string         `json:"agent_version"`
+	Hostname     string         `json:"hostname"`
+	DataURL      string         `json:"data_url"` // https://address:port of the data plane
+	CPUs         int            `json:"cpus"`
+	MemoryBytes  int64          `json:"memory_bytes"`
+	GPUs         []GPU          `json:"gpus"`
+	Simulated    bool           `json:"simulated"` // inventory from a file, or engines that are simulated
+	Units        []UnitObserved `json:"units"`
+}
+
+// GPU is one accelerator.
+type GPU struct {
+	Index       int    `json:"index"`
+	Model       string `json:"model"`
+	MemoryBytes int64  `json:"memory_bytes"`
+	Domain      string `json:"domain"` // scale-up domain; "" = the host
+}
+
+// Desired is one engine the host should run.
+type Desired struct {
+	Unit       ids.ID          `json:"unit"`
+	Name       string          `json:"name"`
+	Generation int64           `json:"generation"`
+	Engine     string          `json:"engine"` // engine.Family
+	Model      string          `json:"model"`  // the name the engine serves under
+	Wanted     string          `json:"wanted"` // serving, draining, stopped
+	Spec       json.RawMessage `json:"spec"`   // engine.Spec
+}
+
+// Unit states.
+const (
+	StateStarting = "starting"
+	StateReady    = "ready"    // proved by a real generation
+	StateDraining = "draining" // finishes what runs, takes nothing new
+	StateStopped  = "stopped"
+	StateFaulted  = "faulted" // the engine keeps failing; Message says why
+)
+
+// UnitObserved is one engine as its agent sees it.
+type UnitObserved struct {
+	Unit       ids.ID `json:"unit"`
+	Generation int64  `json:"generation"`
+	State      string `json:"state"`
+	Message    string `json:"message,omitempty"`
+	PID        int    `json:"pid,omitempty"`
+	Restarts   int    `json:"restarts"`
+	StartedMS  int64  `json:"started_ms,omitempty"`
+}
+
+// Fact is one line of the facts stream, and the payload of the bus subjects fleet.load and fleet.kv. Exactly one is set.
+type Fact struct {
+	Load *Load `json:"load,omitempty"`
+	KV   *KV   `json:"kv,omitempty"`
+}
+
+// Load is a unit's load now. State changes are sent at once, the rest every LoadInterval.
+type Load struct {
+	Unit         ids.ID  `json:"unit"`
+	Engine       ids.ID  `json:"engine"` // incarnation of the engine process: a new one has an empty cache
+	State        string  `json:"state"`
+	Running      int     `json:"running"`
+	Waiting      int     `json:"waiting"`
+	QueuedTokens int64   `json:"queued_tokens"`
+	KVUsage      float64 `json:"kv_usage"` // 0..1
+	CacheQueries int64   `json:"cache_queries"`
+	CacheHits    int64   `json:"cache_hits"` // both in tokens, since the engine started
+	AtMS         int64   `json:"at_ms"`
+}
+
+// KV tells which prefix blocks a unit's engine holds: 64-bit chain hashes (kvevent.ChainHashes), never token ids.
+type KV struct {
+	Unit      ids.ID   `json:"unit"`
+	Engine    ids.ID   `json:"engine"`
+	Seq       int64    `json:"seq"`             // +1 per message of an incarnation; a gap asks for Reset
+	Reset     bool     `json:"reset,omitempty"` // forget everything of the unit first; Stored is then the whole state
+	BlockSize int      `json:"block_size"`
+	Stored    []uint64 `json:"stored,omitempty"`
+	Removed   []uint64 `json:"removed,omitempty"`
+}
+
+// Attempt is one journal record.
+type Attempt struct {
+	ID         ids.ID `json:"id"`
+	Unit       ids.ID `json:"unit"`
+	Kind       string `json:"kind"`
+	Prompt     int64  `json:"prompt"`
+	Cached     int64  `json:"cached"`
+	Generated  int64  `json:"generated"`
+	HandedOver int64  `json:"handed_over"`
+	Ending     string `json:"ending"`
+	StartedMS  int64  `json:"started_ms"`
+	EndedMS    int64  `json:"ended_ms,omitempty"`
+}
+
+// Endings of an attempt.
+const (
+	EndComplete     = "complete"
+	EndCallerLeft   = "caller_left"
+	EndEngineFailed = "engine_failed"
+	EndAgentDied    = "agent_died" // closed from the mapped counters after a restart
+	EndOpen         = "open"
+)
