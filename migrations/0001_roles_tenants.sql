@@ -120,6 +120,15 @@ CREATE TABLE control_tokens (
 );
 GRANT SELECT, INSERT, UPDATE, DELETE ON login_links, sessions, outbox, control_tokens TO millrace_system;
 
+-- What a repeated request of the control API made the first time (where nothing else is unique about it).
+CREATE TABLE idempotency_keys (
+  key          text PRIMARY KEY CHECK (length(key) BETWEEN 1 AND 400),
+  request_hash bytea NOT NULL,
+  resource     uuid NOT NULL,
+  created_at   timestamptz NOT NULL DEFAULT now()
+);
+GRANT SELECT, INSERT, UPDATE ON idempotency_keys TO millrace_system;
+
 -- hash = HMAC-SHA-256 of the key under the installation's pepper; the key itself is never stored.
 CREATE TABLE api_keys (
   org_id       uuid NOT NULL,

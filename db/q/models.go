@@ -143,6 +143,13 @@ type Host struct {
 	RemovedAt          *time.Time
 }
 
+type IdempotencyKey struct {
+	Key         string
+	RequestHash []byte
+	Resource    ids.ID
+	CreatedAt   time.Time
+}
+
 type Installation struct {
 	OnlyRow        bool
 	ID             ids.ID
