@@ -1,0 +1,87 @@
+package engine
+
+import "millrace/serving/engine/scan"
+
+// What a chat template and media can add to a prompt, in tokens. They are bounds for holds, not estimates: real prompts
+// stay below them, and the engine's own count is what is charged.
+const (
+	// TemplateTokens is what templates put around all messages: begin marks, default system texts, the date.
+	TemplateTokens = 256
+	// ToolTemplateTokens is what templates add once when there are tools: how to call them.
+	ToolTemplateTokens = 512
+	// MessageTokens is what templates put around one message: role and end marks.
+	MessageTokens = 16
+	// MediaTokens bounds one image, audio or video part: vision models cut an image into at most 16 K patches.
+	MediaTokens = 16 << 10
+	// schemaGrowth is how much longer templates print tools and calls than compact JSON: ", " for ",", ": " for ":".
+	schemaGrowth = 2
+)
+
+// PromptBound is an upper bound of the prompt tokens of a valid Chat Completions body, without a tokenizer: a token is
+// at least one byte of text. context > 0 caps it, in tokens: an engine refuses longer prompts.
+func PromptBound(body []byte, context int64) int64 {
+	n := int64(TemplateTokens)
+	m := scan.Object(body)
+	for m.Next() {
+		switch string(m.Key) {
+		case "messages":
+			n += messagesBound(m.Value)
+		case "tools", "functions":
+			n += ToolTemplateTokens + schemaGrowth*int64(len(m.Value))
+		case "response_format", "structured_outputs", "chat_template_kwargs", "documents", "tool_choice":
+			n += schemaGrowth * int64(len(m.Value))
+		}
+	}
+	if context > 0 {
+		n = min(n, context)
+	}
+	return n
+}
+
+func messagesBound(raw []byte) (n int64) {
+	e := scan.Array(raw)
+	for e.Next() {
+		n += MessageTokens + int64(len(e.Value))
+		m := scan.Object(e.Value)
+		for m.Next() {
+			switch {
+			case string(m.Key) == "tool_calls":
+				n += (schemaGrowth - 1) * int64(len(m.Value))
+			case string(m.Key) == "content" && m.Value[0] == '[':
+				n += partsBound(m.Value) - int64(len(m.Value))
+			}
+		}
+	}
+	return n
+}
+
+func partsBound(raw []byte) (n int64) {
+	e := scan.Array(raw)
+	for e.Next() {
+		if isMedia(e.Value) {
+			n += MediaTokens
+		} else {
+			n += int64(len(e.Value))
+		}
+	}
+	return n
+}
+
+// isMedia tells whether a content part is anything but text. A part without a type counts as media when it has a media
+// field, as engines guess it too.
+func isMedia(part []byte) bool {
+	m := scan.Object(part)
+	for m.Next() {
+		switch string(m.Key) {
+		case "type":
+			switch string(m.Value) {
+			case `"text"`, `"refusal"`, `"thinking"`, `"input_text"`, `"output_text"`:
+				return false
+			}
+			return true
+		case "image_url", "input_audio", "video_url", "audio_url", "image", "image_pil", "image_embeds", "file":
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,165 @@
+// Package engine says what Millrace needs of an inference engine, and has one driver per engine: the request body it is
+// given, how its usage is read, how it is started, proven ready and asked for its load, and the token ids of a prompt.
+//
+// It owns the differences between engines and nothing else: it keeps no connections, holds no state, chooses no engine
+// and charges nothing. It runs on GPU hosts as well as in the gateway, so it imports leaves only.
+//
+// Invariants: a body made by PrepareChat is always streamed with usage and carries no field that only Millrace may set;
+// a Report's classes are disjoint and possible, or there is an error instead of a report.
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"millrace/internal/fault"
+	"millrace/internal/usage"
+)
+
+// Family names an engine's wire dialect; it is what a catalogue row or an --attach flag says.
+type Family string
+
+// The families.
+const (
+	VLLM     Family = "vllm"
+	Sim      Family = "sim"
+	LlamaCpp Family = "llamacpp"
+	OpenAI   Family = "openai" // any OpenAI-compatible server or provider; attached only, never supervised
+)
+
+// ChatPath is where every family takes Chat Completions, relative to an engine's base URL.
+const ChatPath = "/v1/chat/completions"
+
+// ErrUnsupported says that the engine cannot do what was asked; the caller does without.
+var ErrUnsupported = errors.New("engine: not supported by this engine")
+
+// Caps says what an engine can do.
+type Caps struct {
+	CacheSalt          bool // keeps prefixes of different salts apart
+	ContinuousUsage    bool // usage on every chunk, so an aborted stream is still counted
+	CachedOnEveryChunk bool // the cached share is on every chunk too, not on the last alone
+	KVEvents           bool // publishes stored and removed blocks
+	Tokens             bool // tells a prompt's token ids
+	Supervised         bool // Command works: an agent can run it
+}
+
+// ChatParams is what Millrace decides about one request to one engine.
+type ChatParams struct {
+	Model     string // the name the engine knows
+	Salt      string // cache_salt; "" = none; ignored by engines without CacheSalt
+	MaxTokens int64  // > 0: the cap in tokens to set when the client gave none or more
+	RequestID string // the engine's logs and ids carry it; "" = none
+}
+
+// Report is what an engine said about a request's usage.
+type Report struct {
+	Vector      usage.Vector    // disjoint classes; Requests is 1
+	Raw         json.RawMessage // the engine's own usage object, a copy
+	CachedKnown bool            // false: the engine did not say how much was cached; all of the prompt is in Input
+}
+
+// Load is an engine's load as it reports it: a moment's view, for display and as a slow correction of own bookings.
+type Load struct {
+	Running       int     // requests being computed
+	Waiting       int     // requests in the engine's queue
+	KVUsage       float64 // 0..1: share of the KV cache in use
+	QueuedTokens  int64   // prompt tokens of waiting requests; 0 when the engine does not say
+	PrefixHits    int64   // prompt tokens found in the prefix cache since the engine's start
+	PrefixQueries int64   // prompt tokens looked up since the engine's start
+}
+
+// Spec is a supervised engine to be started on this host.
+type Spec struct {
+	Executable string   // path of the program; "" = the family's default name or place
+	Model      string   // the name it is to serve under
+	ModelPath  string   // weights; the simulated engine needs none
+	Port       int      // HTTP, on loopback only
+	KVPort     int      // loopback port the agent binds for KV events and the engine dials; 0 = no events
+	ReplayPort int      // loopback port where the engine answers replay requests; 0 = none
+	Context    int64    // tokens of prompt and answer together; 0 = the engine's default
+	Slots      int      // most requests at once; 0 = the engine's default
+	Extra      []string // further arguments, appended last
+	DataDir    string   // the engine's own folder: caches, scripts, a Python environment
+}
+
+// Command is how to start an engine: write Files, then execute Path with Args and Env added to the agent's environment.
+type Command struct {
+	Path  string
+	Args  []string // without the program's name
+	Env   []string // KEY=value
+	Files []File
+}
+
+// File is something a command needs on disk.
+type File struct {
+	Path string
+	Data []byte
+	Mode fs.FileMode
+}
+
+// Driver speaks one family's dialect. Drivers have no state: every method may be called from many goroutines. A base is
+// an engine's root URL as CleanBase makes it; deadlines come by context, credentials by the HTTP client's transport.
+type Driver interface {
+	Family() Family
+	// Label is the engine's name for people; a simulated engine's says so.
+	Label() string
+	Caps() Caps
+
+	// PrepareChat appends to dst the upstream body for a Chat Completions request. body must be valid JSON; what is no
+	// object, or has an impossible max_tokens, is a fault of kind Invalid. Members it does not know stay byte for byte.
+	PrepareChat(dst, body []byte, p ChatParams) ([]byte, error)
+	// UsageMark is the byte string whose presence in an SSE data line says that the line carries usage.
+	UsageMark() []byte
+	// Usage reads a chunk with UsageMark, with or without its "data:". Impossible usage is an error, never a report.
+	Usage(chunk []byte) (Report, error)
+
+	// Command says how to start the engine, or ErrUnsupported.
+	Command(spec Spec) (Command, error)
+	// Ready generates one token: only that proves that an engine serves. Its error says what the engine answered.
+	Ready(ctx context.Context, c *http.Client, base, model string) error
+	// Load asks the engine for its load, or ErrUnsupported.
+	Load(ctx context.Context, c *http.Client, base string) (Load, error)
+	// Tokens gives the prompt's token ids as the engine's template makes them; chatBody names the engine's model, as
+	// PrepareChat wrote it. ErrUnsupported where the engine does not tell.
+	Tokens(ctx context.Context, c *http.Client, base string, chatBody []byte) ([]uint32, error)
+	// BlockSize is the number of tokens in a KV block by default, 0 when unknown. KV events say the true one.
+	BlockSize() int
+}
+
+var drivers = []Driver{vllm{}, simulated{}, llamaCpp{}, openAI{}}
+
+// Lookup finds a family's driver. An unknown name is a fault of kind Invalid that lists the known ones.
+func Lookup(f Family) (Driver, error) {
+	for _, d := range drivers {
+		if d.Family() == f {
+			return d, nil
+		}
+	}
+	return nil, fault.New(fault.Invalid, "There is no engine family %q. Known families: %v.", f, Families())
+}
+
+// Families lists the known families.
+func Families() []Family {
+	all := make([]Family, len(drivers))
+	for i, d := range drivers {
+		all[i] = d.Family()
+	}
+	return all
+}
+
+// CleanBase turns what a person gives as an engine's address into its root URL: http or https, no query, without a
+// trailing slash or /v1.
+func CleanBase(raw string) (string, error) {
+	u, err := url.Parse(strings.TrimSpace(raw))
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return "", fault.New(fault.Invalid, "%q is not an engine's address: give a URL such as http://10.0.0.5:8000.", raw)
+	}
+	path := strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/v1")
+	return fmt.Sprintf("%s://%s%s", u.Scheme, u.Host, strings.TrimRight(path, "/")), nil
+}

@@ -1,0 +1,65 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strconv"
+)
+
+// vllmLoad reads the vllm:* metrics, which the simulated engine has too. Several data-parallel engines behind one
+// address are added up; their cache usage is the mean.
+func vllmLoad(ctx context.Context, c *http.Client, base string) (Load, error) {
+	text, err := call(ctx, c, http.MethodGet, base+"/metrics", nil, maxMetricBytes)
+	if err != nil {
+		return Load{}, err
+	}
+	var l Load
+	var usages float64
+	eachMetric(text, func(name []byte, v float64) {
+		switch string(name) {
+		case "vllm:num_requests_running":
+			l.Running += int(v)
+		case "vllm:num_requests_waiting":
+			l.Waiting += int(v)
+		case "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc": // the second is the name of older releases
+			l.KVUsage += v
+			usages++
+		case "vllm:num_queued_tokens":
+			l.QueuedTokens += int64(v)
+		case "vllm:prefix_cache_hits_total":
+			l.PrefixHits += int64(v)
+		case "vllm:prefix_cache_queries_total":
+			l.PrefixQueries += int64(v)
+		}
+	})
+	if usages > 0 {
+		l.KVUsage /= usages
+	}
+	return l, nil
+}
+
+// eachMetric calls f for every sample of a Prometheus text, with the name without labels. Lines it cannot read are none.
+func eachMetric(text []byte, f func(name []byte, v float64)) {
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		end := bytes.IndexAny(line, "{ \t")
+		if end < 0 {
+			continue
+		}
+		name, rest := line[:end], line[end:]
+		if rest[0] == '{' { // label values may hold spaces and escaped quotes, but the last brace closes the labels
+			rest = rest[bytes.LastIndexByte(rest, '}')+1:]
+		}
+		fields := bytes.Fields(rest) // value and perhaps a timestamp
+		if len(fields) == 0 {
+			continue
+		}
+		if v, err := strconv.ParseFloat(string(fields[0]), 64); err == nil && v == v && v >= 0 && v < 1e18 {
+			f(name, v)
+		}
+	}
+}

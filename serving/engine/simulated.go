@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"millrace/serving/engine/tok"
+)
+
+// simulated drives the engine of package sim. It speaks vLLM's dialect and metrics; beyond vLLM it has cached counts on
+// every chunk, and token ids that are computed here without asking it.
+type simulated struct{}
+
+var simChat = chatRules{
+	forced:    `"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`,
+	salt:      true,
+	requestID: true,
+}
+
+const simBlockTokens = 16
+
+func (simulated) Family() Family { return Sim }
+func (simulated) Label() string  { return "simulated engine (no real model)" }
+func (simulated) BlockSize() int { return simBlockTokens }
+
+func (simulated) Caps() Caps {
+	return Caps{CacheSalt: true, ContinuousUsage: true, CachedOnEveryChunk: true, KVEvents: true, Tokens: true, Supervised: true}
+}
+
+func (simulated) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {
+	return simChat.prepare(dst, body, p)
+}
+
+func (simulated) UsageMark() []byte                  { return []byte(usageMark) }
+func (simulated) Usage(chunk []byte) (Report, error) { return usageOf(chunk) }
+
+// Command runs `millrace sim-engine`; Executable is the millrace program.
+func (simulated) Command(s Spec) (Command, error) {
+	if s.Executable == "" || s.Model == "" || s.Port == 0 {
+		return Command{}, fmt.Errorf("engine: the simulated engine needs its program, a model name and a port: %+v", s)
+	}
+	args := []string{"sim-engine", "--port", strconv.Itoa(s.Port), "--model", s.Model}
+	if s.Context > 0 {
+		args = append(args, "--context", strconv.FormatInt(s.Context, 10))
+	}
+	if s.Slots > 0 {
+		args = append(args, "--slots", strconv.Itoa(s.Slots))
+	}
+	if s.KVPort > 0 {
+		args = append(args, "--kv-endpoint", loopback(s.KVPort))
+	}
+	if s.ReplayPort > 0 {
+		args = append(args, "--replay-endpoint", loopback(s.ReplayPort))
+	}
+	return Command{Path: s.Executable, Args: append(args, s.Extra...)}, nil
+}
+
+func (simulated) Ready(ctx context.Context, c *http.Client, base, model string) error {
+	return oneToken(ctx, c, base, model, "max_tokens")
+}
+
+func (simulated) Load(ctx context.Context, c *http.Client, base string) (Load, error) {
+	return vllmLoad(ctx, c, base)
+}
+
+func (simulated) Tokens(_ context.Context, _ *http.Client, _ string, chatBody []byte) ([]uint32, error) {
+	return tok.ApplyChat(chatBody)
+}
