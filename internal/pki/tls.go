@@ -1,0 +1,144 @@
+package pki
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	"millrace/internal/clock"
+)
+
+// Trust accepts certificates of one authority and makes the TLS settings of every side.
+type Trust struct {
+	ca    *x509.Certificate
+	pool  *x509.CertPool
+	clock clock.Clock
+}
+
+func newTrust(ca *x509.Certificate, c clock.Clock) *Trust {
+	pool := x509.NewCertPool()
+	pool.AddCert(ca)
+	return &Trust{ca: ca, pool: pool, clock: c}
+}
+
+// ParseTrust reads the authority's certificate in PEM.
+func ParseTrust(caPEM []byte, c clock.Clock) (*Trust, error) {
+	cert, err := ParseCert(caPEM)
+	if err != nil {
+		return nil, fmt.Errorf("pki: the CA certificate: %w", err)
+	}
+	if !cert.IsCA {
+		return nil, errors.New("pki: the CA certificate is not one of an authority")
+	}
+	return newTrust(cert, c), nil
+}
+
+// Digest is the authority's fingerprint, 32 bytes.
+func (t *Trust) Digest() []byte {
+	sum := sha256.Sum256(t.ca.Raw)
+	return sum[:]
+}
+
+// HubServer is the agents' listener: a host may come without a certificate (it is joining); one that shows a certificate
+// must be a host. The handler asks Peer who it is.
+func (t *Trust) HubServer(s *Source) *tls.Config {
+	cfg := t.server(s)
+	cfg.ClientAuth = tls.RequestClientCert
+	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
+		if len(cs.PeerCertificates) == 0 {
+			return nil
+		}
+		return t.verify(cs, isHost)
+	}
+	return cfg
+}
+
+// HostServer is an agent's data plane: gateways only.
+func (t *Trust) HostServer(s *Source) *tls.Config {
+	cfg := t.server(s)
+	cfg.ClientAuth = tls.RequireAnyClientCert
+	cfg.VerifyConnection = func(cs tls.ConnectionState) error { return t.verify(cs, Name.IsGateway) }
+	return cfg
+}
+
+// Dial is a client that talks to exactly one peer: a gateway to Host(id), an agent to Hub.
+func (t *Trust) Dial(s *Source, peer Name) *tls.Config {
+	cfg := t.client(func(cs tls.ConnectionState) error {
+		return t.verify(cs, func(n Name) bool { return n == peer })
+	})
+	cfg.GetClientCertificate = s.forClient
+	return cfg
+}
+
+// DialJoin is a host that has no identity yet: the hub must show an authority with this fingerprint, and be its hub.
+func DialJoin(digest []byte, c clock.Clock) *tls.Config {
+	return (&Trust{clock: c}).client(func(cs tls.ConnectionState) error {
+		for _, cert := range cs.PeerCertificates {
+			sum := sha256.Sum256(cert.Raw)
+			if cert.IsCA && subtle.ConstantTimeCompare(sum[:], digest) == 1 {
+				return newTrust(cert, c).verify(cs, func(n Name) bool { return n == Hub })
+			}
+		}
+		return errors.New("pki: the hub's authority is not the one the join token names")
+	})
+}
+
+// Peer is the verified name at the other end; an error when it showed no certificate.
+func Peer(cs *tls.ConnectionState) (Name, error) {
+	if cs == nil || len(cs.PeerCertificates) == 0 {
+		return "", errors.New("pki: the peer showed no certificate")
+	}
+	return NameOf(cs.PeerCertificates[0])
+}
+
+func (t *Trust) server(s *Source) *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS13,
+		GetCertificate: s.forServer,
+		Time:           t.clock.Now,
+		NextProtos:     []string{"http/1.1"},
+		// A resumed session would keep a peer's old certificate alive past its renewal.
+		SessionTicketsDisabled: true,
+	}
+}
+
+func (t *Trust) client(verify func(tls.ConnectionState) error) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		Time:       t.clock.Now,
+		NextProtos: []string{"http/1.1"},
+		// The peer is known by its URI, which the standard check does not look at: verify does all of the checking.
+		InsecureSkipVerify: true,
+		VerifyConnection:   verify,
+	}
+}
+
+// verify checks the peer's chain against the authority at this moment, and its name.
+func (t *Trust) verify(cs tls.ConnectionState, accept func(Name) bool) error {
+	if len(cs.PeerCertificates) == 0 {
+		return errors.New("pki: the peer showed no certificate")
+	}
+	leaf := cs.PeerCertificates[0]
+	_, err := leaf.Verify(x509.VerifyOptions{
+		Roots: t.pool, CurrentTime: t.clock.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	})
+	if err != nil {
+		return fmt.Errorf("pki: the peer's certificate: %w", err)
+	}
+	name, err := NameOf(leaf)
+	if err != nil {
+		return err
+	}
+	if !accept(name) {
+		return fmt.Errorf("pki: the peer is %s: not who may be here", name)
+	}
+	return nil
+}
+
+func isHost(n Name) bool {
+	_, ok := n.HostID()
+	return ok
+}
