@@ -15,10 +15,11 @@ import (
 // Paths of the hub's TLS listener (agents dial it) and of an agent's data plane (gateways dial it).
 const (
 	PathJoin    = "/agent/v1/join"    // POST JoinRequest -> JoinResponse; no client certificate yet
-	PathRenew   = "/agent/v1/renew"   // POST RenewRequest -> JoinResponse; mTLS
-	PathSync    = "/agent/v1/sync"    // POST SyncRequest -> SyncResponse; long poll up to SyncWait; mTLS
-	PathFacts   = "/agent/v1/facts"   // POST a stream of Fact lines (load, KV); mTLS
-	PathJournal = "/agent/v1/journal" // POST []Attempt -> 204 once stored; mTLS
+	PathLink    = "/agent/v1/link"    // WebSocket by mTLS that carries the link (package agents/link); what follows goes over it
+	PathRenew   = "/agent/v1/renew"   // POST RenewRequest -> JoinResponse
+	PathSync    = "/agent/v1/sync"    // POST SyncRequest -> SyncResponse; long poll up to SyncWait
+	PathFacts   = "/agent/v1/facts"   // POST a stream of Fact lines (load, KV)
+	PathJournal = "/agent/v1/journal" // POST []Attempt -> 204 once stored
 
 	// DataPrefix + unit id + the engine's own path reaches an engine through its agent.
 	DataPrefix = "/units/"
@@ -28,6 +29,19 @@ const (
 const (
 	HeaderAttempt = "Millrace-Attempt" // attempt id: the journal's key
 	HeaderKind    = "Millrace-Kind"    // KindServe, KindProbe or KindGolden
+)
+
+// HeaderRefused is on a 503 that the agent itself gives before the engine saw anything: another unit may be tried at once.
+// Its value is one of the reasons.
+const HeaderRefused = "Millrace-Refused"
+
+// Reasons of a refusal.
+const (
+	RefusedUnknown  = "unknown_unit"   // this host runs no such unit
+	RefusedNotReady = "not_ready"      // the engine is starting, or keeps failing
+	RefusedDraining = "draining"       // it takes nothing new
+	RefusedBusy     = "busy"           // the host's own limit of attempts at once is reached
+	RefusedEngine   = "engine_refused" // the engine did not take the connection
 )
 
 // Kinds of attempts.
@@ -42,6 +56,16 @@ const (
 	SyncWait      = 20 * time.Second       // a long poll answers at least this often
 	LoadInterval  = 250 * time.Millisecond // how often an agent reports load
 	HostLostAfter = 10 * time.Second       // without a sync or fact: its units get no new work
+	LinkGrace     = 500 * time.Millisecond // a broken link that is not back by then: its units get no new work
+)
+
+// Limits of messages.
+const (
+	MaxKVHashes    = 16 << 10 // block hashes in one KV message, stored and removed together; a larger state comes in parts
+	MaxAttempts    = 1000     // records in one journal message
+	MaxFactBytes   = 1 << 20  // one line of the facts stream; JSON of MaxKVHashes fits
+	MaxSyncBytes   = 4 << 20
+	MaxUnitMessage = 2000 // bytes of UnitObserved.Message
 )
 
 // JoinRequest turns a one-time token into an identity.
@@ -86,6 +110,8 @@ type Observed struct {
 	GPUs         []GPU          `json:"gpus"`
 	Simulated    bool           `json:"simulated"` // inventory from a file, or engines that are simulated
 	Units        []UnitObserved `json:"units"`
+	// JournalDropped counts attempt records that were lost because the journal's disk limit was reached.
+	JournalDropped int64 `json:"journal_dropped,omitempty"`
 }
 
 // GPU is one accelerator.
@@ -114,6 +140,7 @@ const (
 	StateDraining = "draining" // finishes what runs, takes nothing new
 	StateStopped  = "stopped"
 	StateFaulted  = "faulted" // the engine keeps failing; Message says why
+	StateUnknown  = "unknown" // said by the hub alone: the host's link is gone
 )
 
 // UnitObserved is one engine as its agent sees it.
@@ -147,12 +174,13 @@ type Load struct {
 	AtMS         int64   `json:"at_ms"`
 }
 
-// KV tells which prefix blocks a unit's engine holds: 64-bit chain hashes (kvevent.ChainHashes), never token ids.
+// KV tells which prefix blocks a unit's engine holds: 64-bit chain hashes (kvevent.ChainHashes), never token ids. A state
+// above MaxKVHashes comes as a message with Reset and further ones with Stored.
 type KV struct {
 	Unit      ids.ID   `json:"unit"`
 	Engine    ids.ID   `json:"engine"`
 	Seq       int64    `json:"seq"`             // +1 per message of an incarnation; a gap asks for Reset
-	Reset     bool     `json:"reset,omitempty"` // forget everything of the unit first; Stored is then the whole state
+	Reset     bool     `json:"reset,omitempty"` // forget everything of the unit first
 	BlockSize int      `json:"block_size"`
 	Stored    []uint64 `json:"stored,omitempty"`
 	Removed   []uint64 `json:"removed,omitempty"`
@@ -178,5 +206,5 @@ const (
 	EndCallerLeft   = "caller_left"
 	EndEngineFailed = "engine_failed"
 	EndAgentDied    = "agent_died" // closed from the mapped counters after a restart
-	EndOpen         = "open"
+	EndOpen         = "open"       // still running: a snapshot that a later record replaces
 )
