@@ -3,6 +3,8 @@ package engine
 import (
 	"math"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"millrace/internal/fault"
 	"millrace/serving/engine/scan"
@@ -44,16 +46,15 @@ func (r *chatRules) prepare(dst, body []byte, p ChatParams) ([]byte, error) {
 	var limit, legacy []byte // raw values of max_completion_tokens and max_tokens
 	m := scan.Object(body)
 	for m.Next() {
-		if neverFromClients[string(m.Key)] {
-			switch string(m.Key) {
-			case "max_completion_tokens":
-				limit = m.Value
-			case "max_tokens":
-				legacy = m.Value
-			}
+		switch string(m.Key) {
+		case "max_completion_tokens":
+			limit = m.Value
+			continue
+		case "max_tokens":
+			legacy = m.Value
 			continue
 		}
-		if r.drop[string(m.Key)] {
+		if r.refuses(m.Key) {
 			continue
 		}
 		dst = append(dst, ',')
@@ -77,6 +78,18 @@ func (r *chatRules) prepare(dst, body []byte, p ChatParams) ([]byte, error) {
 	dst = append(dst, ',')
 	dst = append(dst, r.forced...)
 	return append(dst, '}'), nil
+}
+
+// refuses tells whether a client's member is left out. Servers written in Go match names without regard to case, the
+// Kelvin sign and the long s included, so names are compared as those servers do.
+func (r *chatRules) refuses(key []byte) bool {
+	for _, c := range key {
+		if 'A' <= c && c <= 'Z' || c >= utf8.RuneSelf {
+			folded := strings.ToLower(strings.ToUpper(string(key)))
+			return neverFromClients[folded] || r.drop[folded]
+		}
+	}
+	return neverFromClients[string(key)] || r.drop[string(key)]
 }
 
 // tokenCap appends the cap on generated tokens: the client's, max_completion_tokens before max_tokens, lowered to ours.
