@@ -1,0 +1,136 @@
+package protocol
+
+import (
+	"strconv"
+
+	"millrace/serving/engine/scan"
+)
+
+// call is one tool call of a choice in the making. Names and arguments are insides of JSON strings.
+type call struct {
+	index     int // the engine's
+	id        []byte
+	name      []byte
+	args      []byte // all of them; in a stream only those not shown yet
+	announced bool   // streamed: id and name were shown
+}
+
+// calls are the tool calls of one choice, in the order in which they began. Engines leave out indexes, repeat ids and
+// names, or use one index twice; clients break on each of these.
+type calls struct {
+	list []call
+	last int
+}
+
+// maxCalls bounds the tool calls of one choice.
+const maxCalls = 1024
+
+// piece is one element of a delta's tool_calls: insides of strings, nil where there is none.
+type piece struct {
+	index          int // -1 = none
+	id, name, args []byte
+}
+
+func (p *piece) parse(raw []byte) bool {
+	*p = piece{index: -1}
+	m := scan.Object(raw)
+	for m.Next() {
+		switch string(m.Key) {
+		case "index":
+			if n, err := strconv.Atoi(string(m.Value)); err == nil {
+				p.index = n
+			}
+		case "id":
+			p.id = inside(m.Value)
+		case "function":
+			f := scan.Object(m.Value)
+			for f.Next() {
+				switch {
+				case string(f.Key) == "name":
+					p.name = inside(f.Value)
+				case string(f.Key) != "arguments" || isNull(f.Value):
+				case f.Value[0] == '"':
+					p.args = inside(f.Value)
+				default: // an object where a string belongs
+					p.args = inside(scan.Quote(nil, string(f.Value)))
+				}
+			}
+			if f.Err() != nil && !isNull(m.Value) {
+				return false
+			}
+		}
+	}
+	return m.Err() == nil
+}
+
+// inside is what a JSON string holds between its quotes, nil for anything else.
+func inside(raw []byte) []byte {
+	if len(raw) < 2 || raw[0] != '"' {
+		return nil
+	}
+	return raw[1 : len(raw)-1]
+}
+
+// add takes in a delta's tool_calls and tells each call that changed.
+func (c *calls) add(raw []byte, changed func(position int)) bool {
+	e := scan.Array(raw)
+	for e.Next() {
+		var p piece
+		if !p.parse(e.Value) {
+			return false
+		}
+		i := c.find(&p)
+		if i < 0 {
+			return false
+		}
+		k := &c.list[i]
+		if len(k.id) == 0 {
+			k.id = append(k.id, p.id...)
+		}
+		if len(k.name) == 0 {
+			k.name = append(k.name, p.name...)
+		}
+		k.args = append(k.args, p.args...)
+		c.last = i
+		changed(i)
+	}
+	return e.Err() == nil
+}
+
+// find gives the position of the call that a piece belongs to, a new one when it begins one; -1 = too many.
+func (c *calls) find(p *piece) int {
+	at := -1
+	for i := range c.list {
+		if p.index >= 0 && c.list[i].index == p.index {
+			at = i // the latest with this index
+		}
+	}
+	if p.index < 0 && len(c.list) > 0 {
+		at = c.last
+	}
+	if at >= 0 && (len(p.id) == 0 || len(c.list[at].id) == 0 || string(p.id) == string(c.list[at].id)) {
+		return at
+	}
+	if len(c.list) == maxCalls {
+		return -1
+	}
+	c.list = append(c.list, call{index: p.index})
+	return len(c.list) - 1
+}
+
+// appendID appends a call's id, made up from the answer's when the engine gave none.
+func (k *call) appendID(dst []byte, answer string, choice, position int) []byte {
+	if len(k.id) > 0 {
+		return append(dst, k.id...)
+	}
+	dst = append(append(dst, "call_"...), answer[max(len(answer)-24, 0):]...)
+	dst = strconv.AppendInt(append(dst, '_'), int64(choice), 10)
+	return strconv.AppendInt(append(dst, '_'), int64(position), 10)
+}
+
+// appendHead appends a call's opening members: id, type, and its name up to its arguments' opening quote.
+func (k *call) appendHead(dst []byte, answer string, choice, position int) []byte {
+	dst = k.appendID(append(dst, `"id":"`...), answer, choice, position)
+	dst = append(append(dst, `","type":"function","function":{"name":"`...), k.name...)
+	return append(dst, `","arguments":"`...)
+}
