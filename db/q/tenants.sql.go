@@ -9,7 +9,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
 	"millrace/internal/ids"
 )
 
@@ -1360,20 +1359,20 @@ UPDATE api_keys k SET last_used_at = u.used_at
 FROM (SELECT unnest($2::uuid[]) AS org_id, unnest($3::uuid[]) AS id,
              unnest($4::timestamptz[]) AS used_at) u
 WHERE k.org_id = u.org_id AND k.id = u.id
-  AND (k.last_used_at IS NULL OR k.last_used_at <= u.used_at - $1::interval)
+  AND (k.last_used_at IS NULL OR k.last_used_at <= u.used_at - $1::bigint * interval '1 second')
 `
 
 type TouchKeysParams struct {
-	MinGap pgtype.Interval
-	Orgs   []ids.ID
-	Keys   []ids.ID
-	Used   []time.Time
+	MinGapSeconds int64
+	Orgs          []ids.ID
+	Keys          []ids.ID
+	Used          []time.Time
 }
 
-// Several gateways report the same key: the newest use wins, and a key is written at most once per min_gap.
+// Several gateways report the same key: the newest use wins, and a key is written at most once per gap.
 func (q *Queries) TouchKeys(ctx context.Context, arg TouchKeysParams) error {
 	_, err := q.db.Exec(ctx, touchKeys,
-		arg.MinGap,
+		arg.MinGapSeconds,
 		arg.Orgs,
 		arg.Keys,
 		arg.Used,

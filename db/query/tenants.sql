@@ -199,12 +199,12 @@ JOIN orgs o ON o.org_id = k.org_id
 WHERE k.hash = ANY (sqlc.arg(hashes)::bytea[]);
 
 -- name: TouchKeys :exec
--- Several gateways report the same key: the newest use wins, and a key is written at most once per min_gap.
+-- Several gateways report the same key: the newest use wins, and a key is written at most once per gap.
 UPDATE api_keys k SET last_used_at = u.used_at
 FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(keys)::uuid[]) AS id,
              unnest(sqlc.arg(used)::timestamptz[]) AS used_at) u
 WHERE k.org_id = u.org_id AND k.id = u.id
-  AND (k.last_used_at IS NULL OR k.last_used_at <= u.used_at - sqlc.arg(min_gap)::interval);
+  AND (k.last_used_at IS NULL OR k.last_used_at <= u.used_at - sqlc.arg(min_gap_seconds)::bigint * interval '1 second');
 
 -- name: InsertAudit :exec
 INSERT INTO audit_log (org_id, id, at, actor, acting_as, action, target, before, after, request_id, ip)

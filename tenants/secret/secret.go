@@ -73,8 +73,13 @@ func isDigit(c byte) bool {
 
 func appendChecksum(b []byte) []byte { return checksum(b, string(b)) }
 
+// checksum works on the string itself: crc32.ChecksumIEEE would make this, on every request's way, allocate a copy.
 func checksum(dst []byte, body string) []byte {
-	sum := crc32.ChecksumIEEE([]byte(body))
+	sum := ^uint32(0)
+	for i := range len(body) {
+		sum = crc32.IEEETable[byte(sum)^body[i]] ^ sum>>8
+	}
+	sum = ^sum
 	var out [checkChars]byte
 	for i := len(out) - 1; i >= 0; i-- {
 		out[i] = digits[sum%62]

@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"hash/crc32"
 	"strings"
 	"testing"
 
@@ -69,6 +70,27 @@ func TestShownHidesTheSecret(t *testing.T) {
 	start, last := Shown(APIKey, s)
 	if !strings.HasPrefix(s, start) || !strings.HasSuffix(s, last) || len(start) != 12 || len(last) != 4 {
 		t.Fatalf("Shown(%q) = %q, %q", s, start, last)
+	}
+}
+
+func TestChecksumIsCRC32(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		body := rapid.String().Draw(t, "body")
+		want := crc32.ChecksumIEEE([]byte(body))
+		var got uint32
+		for _, c := range checksum(nil, body) {
+			got = got*62 + uint32(strings.IndexByte(digits, c))
+		}
+		if got != want {
+			t.Fatalf("checksum(%q) = %d, want %d", body, got, want)
+		}
+	})
+}
+
+func TestPlausibleDoesNotAllocate(t *testing.T) {
+	s := New(APIKey)
+	if n := testing.AllocsPerRun(100, func() { _ = Plausible(APIKey, s) }); n != 0 {
+		t.Fatalf("%v allocations", n)
 	}
 }
 
