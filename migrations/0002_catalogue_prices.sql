@@ -31,9 +31,10 @@ CREATE TABLE price_versions (
   note            text NOT NULL DEFAULT '',
   created_by      text NOT NULL,
   created_at      timestamptz NOT NULL DEFAULT now(),
-  cancelled_at    timestamptz,
-  UNIQUE (model_id, book, effective_at)
+  cancelled_at    timestamptz
 );
+-- Of the versions that stand; a cancelled one may be replaced at the same moment.
+CREATE UNIQUE INDEX price_versions_one_per_moment ON price_versions (model_id, book, effective_at) WHERE cancelled_at IS NULL;
 -- +goose StatementBegin
 CREATE FUNCTION price_version_is_immutable() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -9,10 +9,12 @@ CREATE TABLE caps (
   period     text NOT NULL CHECK (period IN ('total', 'day', 'week', 'month')),
   cap_nano   bigint NOT NULL CHECK (cap_nano >= 0),
   created_at timestamptz NOT NULL DEFAULT now(),
+  changed_at timestamptz NOT NULL DEFAULT now(), -- set, lowered, raised or removed: what gateways poll while the bus is down
   removed_at timestamptz,
   PRIMARY KEY (org_id, id)
 );
 CREATE UNIQUE INDEX caps_one_per_period ON caps (org_id, scope, scope_id, period) WHERE removed_at IS NULL;
+CREATE INDEX caps_by_change ON caps (changed_at);
 SELECT tenant_table('caps');
 GRANT INSERT, UPDATE ON caps TO millrace_app;
 
@@ -100,6 +102,7 @@ INSERT INTO ledger_accounts VALUES
   ('refunds', 'debit', 'money given back'),
   ('tax', 'credit', 'tax collected'),
   ('stripe_clearing', 'debit', 'money at the payment provider'),
+  ('cash', 'debit', 'money received past the payment provider, as the operator recorded it'),
   ('fees', 'debit', 'fees of the payment provider'),
   ('adjustments', 'debit', 'corrections by the operator'),
   ('overrun', 'debit', 'tokens delivered that no customer can be charged for'),

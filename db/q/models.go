@@ -87,6 +87,7 @@ type Cap struct {
 	Period    string
 	CapNano   int64
 	CreatedAt time.Time
+	ChangedAt time.Time
 	RemovedAt *time.Time
 }
 

@@ -1,0 +1,202 @@
+-- Budgets, allotments, gateway epochs, grants and caps.
+--
+-- Lock order, for everyone: gateway_epochs, ledger_balances by (org_id, account), allotments by (budget_id, epoch_id),
+-- budgets by id. Explicit locks are FOR NO KEY UPDATE: a first allotment takes KEY SHARE on its budget by its foreign key,
+-- and FOR UPDATE against that would deadlock.
+
+-- ---- epochs ------------------------------------------------------------------------------------------------------
+-- name: InsertEpoch :one
+INSERT INTO gateway_epochs (id, process, data_lock, valid_ms, request_max_ms, started_at, heartbeat_at)
+VALUES ($1, $2, $3, $4, $5, clock_timestamp(), clock_timestamp())
+RETURNING heartbeat_at;
+
+-- name: BeatEpoch :one
+-- No row: the epoch ended, or the database is an older copy that has not seen the last heartbeat. heartbeat_at never
+-- goes back, even when the server's clock does.
+UPDATE gateway_epochs SET heartbeat_at = greatest(clock_timestamp(), heartbeat_at)
+WHERE id = $1 AND heartbeat_at >= sqlc.arg(last_seen)
+  AND goodbye_at IS NULL AND dead_at IS NULL AND fenced_at IS NULL AND voided_at IS NULL
+RETURNING heartbeat_at;
+
+-- name: GoodbyeEpoch :execrows
+UPDATE gateway_epochs SET goodbye_at = clock_timestamp(), log_end = $2
+WHERE id = $1 AND goodbye_at IS NULL AND dead_at IS NULL AND fenced_at IS NULL AND voided_at IS NULL;
+
+-- name: HoldEpochOpen :one
+-- Keeps a fence out for the rest of the transaction: a fence locks the row FOR UPDATE. Heartbeats are not held up.
+SELECT id FROM gateway_epochs
+WHERE id = $1 AND goodbye_at IS NULL AND dead_at IS NULL AND fenced_at IS NULL AND voided_at IS NULL
+FOR KEY SHARE;
+
+-- name: LockEpochForFence :one
+-- Waits for raises that are under way, so that none commits after the fence has counted.
+SELECT * FROM gateway_epochs WHERE id = $1 FOR UPDATE;
+
+-- ---- allotments --------------------------------------------------------------------------------------------------
+-- name: RaiseAllotments :many
+INSERT INTO allotments (org_id, budget_id, epoch_id, allotted_nano)
+SELECT sqlc.arg(org_id)::uuid, a.budget_id, sqlc.arg(epoch_id)::uuid, a.delta
+FROM (SELECT unnest(sqlc.arg(budgets)::uuid[]) AS budget_id, unnest(sqlc.arg(deltas)::bigint[]) AS delta) a
+ORDER BY a.budget_id
+ON CONFLICT (org_id, budget_id, epoch_id) DO UPDATE SET allotted_nano = allotments.allotted_nano + excluded.allotted_nano
+RETURNING budget_id, allotted_nano, used_nano, returned_nano;
+
+-- name: LockBudgets :many
+SELECT id, cap_nano, settled_nano, outstanding_nano FROM budgets
+WHERE org_id = $1 AND id = ANY(sqlc.arg(ids)::uuid[])
+ORDER BY id
+FOR NO KEY UPDATE;
+
+-- name: RaiseBudgets :execrows
+-- The one way to spendable money. A budget without room is left out: the caller compares the count and rolls back.
+UPDATE budgets b SET outstanding_nano = b.outstanding_nano + a.delta
+FROM (SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(deltas)::bigint[]) AS delta) a
+WHERE b.org_id = sqlc.arg(org_id) AND b.id = a.id AND b.settled_nano + b.outstanding_nano + a.delta <= b.cap_nano;
+
+-- name: LockAllotments :many
+SELECT budget_id, allotted_nano, used_nano, returned_nano FROM allotments
+WHERE org_id = $1 AND epoch_id = $2 AND budget_id = ANY(sqlc.arg(budgets)::uuid[])
+ORDER BY budget_id
+FOR NO KEY UPDATE;
+
+-- name: ReturnAllotments :execrows
+UPDATE allotments t SET returned_nano = t.returned_nano + a.delta
+FROM (SELECT unnest(sqlc.arg(budgets)::uuid[]) AS budget_id, unnest(sqlc.arg(deltas)::bigint[]) AS delta) a
+WHERE t.org_id = sqlc.arg(org_id) AND t.epoch_id = sqlc.arg(epoch_id) AND t.budget_id = a.budget_id;
+
+-- name: LowerOutstanding :execrows
+UPDATE budgets b SET outstanding_nano = b.outstanding_nano - a.delta
+FROM (SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(deltas)::bigint[]) AS delta) a
+WHERE b.org_id = sqlc.arg(org_id) AND b.id = a.id;
+
+-- name: LockAllotmentsOfEpoch :many
+SELECT org_id, budget_id, (allotted_nano - used_nano - returned_nano)::bigint AS rest FROM allotments
+WHERE epoch_id = $1 AND allotted_nano - used_nano - returned_nano > 0
+ORDER BY budget_id
+FOR NO KEY UPDATE;
+
+-- name: ReturnRestOfEpoch :execrows
+UPDATE allotments SET returned_nano = allotted_nano - used_nano
+WHERE epoch_id = $1 AND allotted_nano - used_nano - returned_nano > 0;
+
+-- name: LockBudgetsOfAnyOrg :many
+SELECT id FROM budgets WHERE id = ANY(sqlc.arg(ids)::uuid[]) ORDER BY id FOR NO KEY UPDATE;
+
+-- name: LowerOutstandingOfAnyOrg :execrows
+UPDATE budgets b SET outstanding_nano = b.outstanding_nano - a.delta
+FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(deltas)::bigint[]) AS delta) a
+WHERE b.org_id = a.org_id AND b.id = a.id;
+
+-- ---- budgets -----------------------------------------------------------------------------------------------------
+-- name: FindBudgets :many
+-- The budgets of these scopes in these periods; the caller picks by the whole key.
+SELECT id, kind, scope, scope_id, period, period_start, cap_nano FROM budgets
+WHERE org_id = $1 AND scope_id = ANY(sqlc.arg(scope_ids)::uuid[]) AND period_start = ANY(sqlc.arg(starts)::timestamptz[]);
+
+-- name: EnsureCapBudgets :exec
+-- A period's first use copies the cap. FOR SHARE: whoever changes the cap meanwhile sees the new row or is seen by it.
+INSERT INTO budgets (org_id, id, kind, scope, scope_id, period, period_start, cap_nano)
+SELECT c.org_id, w.id, 'cap', c.scope, c.scope_id, c.period, w.period_start, c.cap_nano
+FROM caps c
+JOIN (SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(scopes)::text[]) AS scope,
+             unnest(sqlc.arg(scope_ids)::uuid[]) AS scope_id, unnest(sqlc.arg(periods)::text[]) AS period,
+             unnest(sqlc.arg(starts)::timestamptz[]) AS period_start) w
+  ON w.scope = c.scope AND w.scope_id = c.scope_id AND w.period = c.period
+WHERE c.org_id = sqlc.arg(org_id) AND c.removed_at IS NULL
+ORDER BY c.id
+FOR SHARE OF c
+ON CONFLICT (org_id, kind, scope, scope_id, period, period_start) DO NOTHING;
+
+-- name: EnsureBalanceBudget :exec
+INSERT INTO budgets (org_id, id, kind, scope, scope_id, period, period_start, cap_nano)
+SELECT o.org_id, sqlc.arg(id), 'balance', 'org', o.org_id, 'total', sqlc.arg(period_start), o.credit_limit_nano
+FROM orgs o WHERE o.org_id = sqlc.arg(org_id)
+FOR SHARE
+ON CONFLICT (org_id, kind, scope, scope_id, period, period_start) DO NOTHING;
+
+-- name: RaiseBalanceCap :execrows
+UPDATE budgets SET cap_nano = cap_nano + sqlc.arg(delta)
+WHERE org_id = sqlc.arg(org_id) AND kind = 'balance';
+
+-- name: BalanceBudget :one
+SELECT cap_nano, settled_nano, outstanding_nano FROM budgets WHERE org_id = $1 AND kind = 'balance';
+
+-- name: SetCreditLimit :one
+-- The old limit comes from a row that is locked, so the difference is exact.
+UPDATE orgs o SET credit_limit_nano = sqlc.arg(credit_limit)
+FROM (SELECT org_id, credit_limit_nano FROM orgs WHERE orgs.org_id = sqlc.arg(org_id) FOR NO KEY UPDATE) old
+WHERE o.org_id = old.org_id
+RETURNING old.credit_limit_nano AS was;
+
+-- ---- caps --------------------------------------------------------------------------------------------------------
+-- name: Caps :many
+SELECT id, scope, scope_id, period, cap_nano FROM caps WHERE org_id = $1 AND removed_at IS NULL ORDER BY id;
+
+-- name: OrgsWithChangedCaps :many
+SELECT DISTINCT org_id FROM caps
+WHERE changed_at > clock_timestamp() - make_interval(secs => sqlc.arg(since_seconds)::float8) AND org_id = ANY(sqlc.arg(orgs)::uuid[]);
+
+-- name: FindCapForChange :one
+SELECT * FROM caps WHERE org_id = $1 AND scope = $2 AND scope_id = $3 AND period = $4 AND removed_at IS NULL FOR NO KEY UPDATE;
+
+-- name: InsertCap :one
+INSERT INTO caps (org_id, id, scope, scope_id, period, cap_nano, changed_at) VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())
+ON CONFLICT (org_id, scope, scope_id, period) WHERE removed_at IS NULL DO NOTHING
+RETURNING *;
+
+-- name: ChangeCap :one
+UPDATE caps SET cap_nano = $3, changed_at = clock_timestamp() WHERE org_id = $1 AND id = $2 RETURNING *;
+
+-- name: RemoveCap :one
+UPDATE caps SET removed_at = clock_timestamp(), changed_at = clock_timestamp() WHERE org_id = $1 AND id = $2 AND removed_at IS NULL RETURNING *;
+
+-- name: SetBudgetCaps :execrows
+-- The running period and any that began since; closed periods keep what they were.
+UPDATE budgets SET cap_nano = sqlc.arg(cap_nano)
+WHERE org_id = sqlc.arg(org_id) AND kind = 'cap' AND scope = sqlc.arg(scope) AND scope_id = sqlc.arg(scope_id)
+  AND period = sqlc.arg(period) AND period_start >= sqlc.arg(since);
+
+-- name: StartCapBudget :exec
+-- A cap that is set in the middle of a period counts what the period has cost so far.
+INSERT INTO budgets (org_id, id, kind, scope, scope_id, period, period_start, cap_nano, settled_nano)
+VALUES ($1, $2, 'cap', $3, $4, $5, $6, $7, $8)
+ON CONFLICT (org_id, kind, scope, scope_id, period, period_start)
+DO UPDATE SET cap_nano = excluded.cap_nano, settled_nano = greatest(budgets.settled_nano, excluded.settled_nano);
+
+-- name: SpentSince :one
+SELECT coalesce(sum(charged_nano), 0)::bigint AS spent FROM usage_rollups
+WHERE org_id = sqlc.arg(org_id) AND bucket >= sqlc.arg(since)
+  AND (sqlc.arg(scope)::text = 'org' OR sqlc.arg(scope)::text = 'project' AND project_id = sqlc.arg(scope_id)
+       OR sqlc.arg(scope)::text = 'key' AND key_id = sqlc.arg(scope_id));
+
+-- name: CapUsage :many
+-- Caps with their budgets; the caller picks the row of the running period. No row: nothing was spent in it.
+SELECT c.id, c.scope, c.scope_id, c.period, c.cap_nano, b.period_start, b.settled_nano, b.outstanding_nano
+FROM caps c LEFT JOIN budgets b
+  ON b.org_id = c.org_id AND b.kind = 'cap' AND b.scope = c.scope AND b.scope_id = c.scope_id AND b.period = c.period
+     AND b.period_start = ANY(sqlc.arg(starts)::timestamptz[])
+WHERE c.org_id = sqlc.arg(org_id) AND c.removed_at IS NULL
+ORDER BY c.scope, c.scope_id, c.period;
+
+-- name: ScopeExists :one
+SELECT CASE sqlc.arg(scope)::text
+  WHEN 'org' THEN sqlc.arg(scope_id)::uuid = sqlc.arg(org_id)::uuid AND EXISTS (SELECT FROM orgs WHERE orgs.org_id = sqlc.arg(org_id))
+  WHEN 'project' THEN EXISTS (SELECT FROM projects WHERE projects.org_id = sqlc.arg(org_id) AND id = sqlc.arg(scope_id))
+  WHEN 'key' THEN EXISTS (SELECT FROM api_keys WHERE api_keys.org_id = sqlc.arg(org_id) AND id = sqlc.arg(scope_id))
+  ELSE false END::boolean AS found;
+
+-- name: OrgTimeZone :one
+SELECT time_zone FROM orgs WHERE org_id = $1;
+
+-- ---- grants ------------------------------------------------------------------------------------------------------
+-- name: InsertGrant :one
+INSERT INTO credit_grants (org_id, id, kind, amount_nano, reason, idempotency_key, created_by, created_at, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT (org_id, idempotency_key) DO NOTHING
+RETURNING *;
+
+-- name: GrantByKey :one
+SELECT * FROM credit_grants WHERE org_id = $1 AND idempotency_key = $2;
+
+-- name: Grants :many
+SELECT * FROM credit_grants WHERE org_id = $1 ORDER BY id DESC LIMIT sqlc.arg(max_rows);
