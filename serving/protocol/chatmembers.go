@@ -1,0 +1,230 @@
+package protocol
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	"millrace/internal/usage"
+	"millrace/serving/engine/scan"
+)
+
+// chatMembers are the members of OpenAI's request and what holds for each. What is not here is an engine's own and
+// passes, but for steering.
+var chatMembers map[string]check
+
+func init() {
+	chatMembers = map[string]check{
+		"model":                 model,
+		"messages":              messages,
+		"stream":                stream,
+		"stream_options":        streamOptions,
+		"max_tokens":            maxTokens,
+		"max_completion_tokens": maxTokens,
+		"n":                     choices,
+		"temperature":           number(0, 2),
+		"top_p":                 number(0, 1),
+		"frequency_penalty":     number(-2, 2),
+		"presence_penalty":      number(-2, 2),
+		"seed":                  seed,
+		"logit_bias":            logitBias,
+		"logprobs":              logprobs,
+		"top_logprobs":          topLogprobs,
+		"stop":                  stop,
+		"response_format":       responseFormat,
+		"reasoning_effort":      oneOf("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+		"parallel_tool_calls":   anyBool,
+		"tools":                 tools,
+		"tool_choice":           func(r *chatReader, _ string, v []byte) error { r.choice = v; return nil },
+		"prompt_cache_key":      cacheKey,
+		"modalities":            modalities,
+		"service_tier":          serviceTier,
+
+		"audio":              refused("there is no audio output."),
+		"web_search_options": refused("there is no web search."),
+		"functions":          refused("use tools."),
+		"function_call":      refused("use tool_choice."),
+
+		"user":                   ignored,
+		"safety_identifier":      ignored,
+		"metadata":               ignored,
+		"store":                  ignored,
+		"verbosity":              ignored,
+		"prediction":             ignored,
+		"moderation":             ignored,
+		"prompt_cache_options":   ignored,
+		"prompt_cache_retention": ignored,
+	}
+}
+
+// steering are members by which Millrace steers engines, or by which one client could harm another; drivers drop them
+// too, here the client is told.
+var steering = map[string]bool{
+	"cache_salt": true, "priority": true, "request_id": true, "rid": true, "kv_transfer_params": true,
+	"ec_transfer_params": true, "chat_template": true, "prompt_token_ids": true, "continuous_usage_stats": true,
+	"lora_path": true, "data_parallel_rank": true, "custom_logit_processor": true, "vllm_xargs": true,
+	"bootstrap_host": true, "bootstrap_port": true, "bootstrap_room": true,
+	"return_token_ids": true, "prompt_logprobs": true, "echo": true, "timings_per_token": true,
+}
+
+func model(r *chatReader, name string, v []byte) error {
+	if !isString(v) {
+		return wantType(name, "a string")
+	}
+	r.req.Model = text(v)
+	if len(r.req.Model) > maxModelBytes {
+		return invalid(name, "model is too long.")
+	}
+	return nil
+}
+
+func stream(r *chatReader, name string, v []byte) error {
+	r.req.Stream = v[0] == 't'
+	return anyBool(r, name, v)
+}
+
+func streamOptions(r *chatReader, name string, v []byte) error {
+	if !isObject(v) {
+		return wantType(name, "an object")
+	}
+	r.options = true
+	m := scan.Object(v)
+	for m.Next() {
+		if key := string(m.Key); (key == "include_usage" || key == "include_obfuscation") && !isNull(m.Value) {
+			if err := anyBool(r, name+"."+key, m.Value); err != nil {
+				return err
+			}
+			if key == "include_usage" {
+				r.req.IncludeUsage = m.Value[0] == 't'
+			}
+		}
+	}
+	return nil
+}
+
+func maxTokens(r *chatReader, name string, v []byte) error {
+	n, err := integer(name, v, 1, usage.MaxTokens)
+	if name == "max_completion_tokens" {
+		r.limit = n
+	} else {
+		r.req.MaxTokens = n
+	}
+	return err
+}
+
+func choices(r *chatReader, name string, v []byte) error {
+	n, err := integer(name, v, 1, MaxN)
+	r.req.N = int(n)
+	return err
+}
+
+func seed(_ *chatReader, name string, v []byte) error {
+	_, err := integer(name, v, math.MinInt64, math.MaxInt64)
+	return err
+}
+
+func logitBias(r *chatReader, name string, v []byte) error {
+	if !isObject(v) {
+		return wantType(name, "an object")
+	}
+	bias := number(-100, 100)
+	m := scan.Object(v)
+	for m.Next() {
+		if _, err := strconv.Atoi(string(m.Key)); err != nil {
+			return invalid(name, "logit_bias maps token ids to numbers.")
+		}
+		if err := bias(r, name, m.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func logprobs(r *chatReader, name string, v []byte) error {
+	r.logprobs = v[0] == 't'
+	return anyBool(r, name, v)
+}
+
+func topLogprobs(r *chatReader, name string, v []byte) error {
+	n, err := integer(name, v, 0, maxTopLogprobs)
+	r.top = n > 0
+	return err
+}
+
+func stop(_ *chatReader, name string, v []byte) error {
+	const want = "a string, or up to 4 strings, none of them empty"
+	if isString(v) {
+		if len(v) <= len(`""`) {
+			return wantType(name, want)
+		}
+		return nil
+	}
+	e, n := scan.Array(v), 0
+	for e.Next() {
+		if n++; !isString(e.Value) || len(e.Value) <= len(`""`) || n > maxStops {
+			return wantType(name, want)
+		}
+	}
+	if e.Err() != nil {
+		return wantType(name, want)
+	}
+	return nil
+}
+
+func responseFormat(_ *chatReader, name string, v []byte) error {
+	if !isObject(v) {
+		return wantType(name, "an object")
+	}
+	var kind string
+	var schema []byte
+	m := scan.Object(v)
+	for m.Next() {
+		switch string(m.Key) {
+		case "type":
+			kind = text(m.Value)
+		case "json_schema":
+			schema = m.Value
+		}
+	}
+	switch kind {
+	case "text", "json_object":
+		return nil
+	case "json_schema":
+		if schema == nil || !isObject(schema) {
+			return wantType(name+".json_schema", "an object with name and schema")
+		}
+		return nil
+	}
+	return wantType(name+".type", "one of text, json_object, json_schema")
+}
+
+func cacheKey(r *chatReader, name string, v []byte) error {
+	if !isString(v) {
+		return wantType(name, "a string")
+	}
+	r.req.CacheKey = text(v)
+	r.dropped = append(r.dropped, name) // a hint for us alone
+	return nil
+}
+
+func modalities(_ *chatReader, name string, v []byte) error {
+	e := scan.Array(v)
+	for e.Next() {
+		if string(e.Value) != `"text"` {
+			return invalid(name, "Only the modality text is supported.").WithCode("unsupported_parameter")
+		}
+	}
+	if e.Err() != nil {
+		return wantType(name, "an array of strings")
+	}
+	return nil
+}
+
+func serviceTier(r *chatReader, name string, v []byte) error {
+	tiers := []string{"auto", "default", "flex", "priority", "scale"}
+	if !isString(v) || !slices.Contains(tiers, text(v)) {
+		return wantType(name, "one of auto, default, flex, priority, scale")
+	}
+	r.ignore(name)
+	return nil
+}

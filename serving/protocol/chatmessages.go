@@ -1,0 +1,321 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+
+	"millrace/serving/engine/scan"
+)
+
+// Limits of messages and tools.
+const (
+	maxMessages  = 16 << 10
+	maxToolName  = 128
+	maxPartsEach = 4 << 10
+)
+
+// message is one message's members, raw; nil where there is none or null.
+type message struct {
+	role, content, calls, callID, name, refusal []byte
+}
+
+func messages(r *chatReader, name string, v []byte) error {
+	e, n := scan.Array(v), 0
+	r.req.TextBytes = 0
+	for e.Next() {
+		if n == maxMessages {
+			return invalid(name, "There are more than %d messages.", maxMessages)
+		}
+		if err := r.message(fmt.Sprintf("messages[%d]", n), e.Value); err != nil {
+			return err
+		}
+		n++
+	}
+	if e.Err() != nil || n == 0 {
+		return wantType(name, "an array of at least one message")
+	}
+	return nil
+}
+
+func (r *chatReader) message(at string, raw []byte) error {
+	if !isObject(raw) {
+		return wantType(at, "an object")
+	}
+	var msg message
+	m := scan.Object(raw)
+	for m.Next() {
+		if isNull(m.Value) {
+			continue
+		}
+		switch string(m.Key) {
+		case "role":
+			msg.role = m.Value
+		case "content":
+			msg.content = m.Value
+		case "tool_calls":
+			msg.calls = m.Value
+		case "tool_call_id":
+			msg.callID = m.Value
+		case "name":
+			msg.name = m.Value
+		case "refusal":
+			msg.refusal = m.Value
+		case "audio", "function_call":
+			return invalid(at+"."+string(m.Key), "%s is not supported here.", m.Key).WithCode("unsupported_parameter")
+		}
+	}
+	return r.checkMessage(at, &msg)
+}
+
+func (r *chatReader) checkMessage(at string, msg *message) error {
+	switch string(msg.role) {
+	case `"developer"`: // templates of open models know it as system
+		r.replace(msg.role, `"system"`)
+	case `"system"`, `"user"`:
+	case `"assistant"`:
+		if msg.content == nil {
+			if msg.calls == nil && msg.refusal == nil {
+				return invalid(at+".content", "An assistant message needs content or tool_calls.")
+			}
+			return r.toolCalls(at, msg.calls)
+		}
+	case `"tool"`:
+		if msg.callID == nil || !isString(msg.callID) {
+			return invalid(at+".tool_call_id", "A tool message needs the tool_call_id that it answers.")
+		}
+	default:
+		return wantType(at+".role", "one of developer, system, user, assistant, tool")
+	}
+	if msg.name != nil && !isString(msg.name) {
+		return wantType(at+".name", "a string")
+	}
+	if err := r.toolCalls(at, msg.calls); err != nil {
+		return err
+	}
+	return r.content(at+".content", msg.content, string(msg.role) == `"user"`)
+}
+
+// content is a string or an array of parts; only a user's may hold more than text.
+func (r *chatReader) content(at string, v []byte, media bool) error {
+	switch {
+	case v == nil:
+		return invalid(at, "The message has no content.")
+	case isString(v):
+		r.req.TextBytes += int64(len(v))
+		return nil
+	case !isArray(v):
+		return wantType(at, "a string or an array of content parts")
+	}
+	e, n := scan.Array(v), 0
+	for e.Next() {
+		if n == maxPartsEach {
+			return invalid(at, "The message has more than %d content parts.", maxPartsEach)
+		}
+		if err := r.part(fmt.Sprintf("%s[%d]", at, n), e.Value, media); err != nil {
+			return err
+		}
+		n++
+	}
+	if n == 0 {
+		return wantType(at, "an array of at least one content part")
+	}
+	return nil
+}
+
+func (r *chatReader) part(at string, raw []byte, media bool) error {
+	if !isObject(raw) {
+		return wantType(at, "an object")
+	}
+	var kind, txt, image []byte
+	m := scan.Object(raw)
+	for m.Next() {
+		switch string(m.Key) {
+		case "type":
+			kind = m.Value
+		case "text", "refusal":
+			txt = m.Value
+		case "image_url":
+			image = m.Value
+		}
+	}
+	switch k := string(kind); {
+	case k == `"text"`, k == `"refusal"` && !media:
+		if txt == nil || !isString(txt) {
+			return wantType(at+".text", "a string")
+		}
+		r.req.TextBytes += int64(len(txt))
+		return nil
+	case k == `"image_url"` && media:
+		return imageURL(at+".image_url", image)
+	case k == `"input_audio"`, k == `"file"`, k == `"image_url"`, k == `"video_url"`:
+		return invalid(at+".type", "Content parts of type %s are not supported here.", k).WithCode("unsupported_parameter")
+	}
+	return wantType(at+".type", "one of text, image_url")
+}
+
+func imageURL(at string, v []byte) error {
+	if v == nil || !isObject(v) {
+		return wantType(at, "an object with a url")
+	}
+	m := scan.Object(v)
+	for m.Next() {
+		if string(m.Key) != "url" || !isString(m.Value) {
+			continue
+		}
+		for _, scheme := range []string{"data:", "http://", "https://"} {
+			if u := inside(m.Value); len(u) > len(scheme) && string(u[:len(scheme)]) == scheme {
+				return nil
+			}
+		}
+		return wantType(at+".url", "a data: or http(s) URL")
+	}
+	return wantType(at+".url", "a string")
+}
+
+func (r *chatReader) toolCalls(at string, v []byte) error {
+	if v == nil {
+		return nil
+	}
+	e, n := scan.Array(v), 0
+	for e.Next() {
+		p, where := piece{}, fmt.Sprintf("%s.tool_calls[%d]", at, n)
+		if !isObject(e.Value) || !p.parse(e.Value) || len(p.id) == 0 || len(p.name) == 0 {
+			return wantType(where, "a function call with id, function.name and function.arguments")
+		}
+		r.req.TextBytes += int64(len(p.name) + len(p.args))
+		n++
+	}
+	if e.Err() != nil {
+		return wantType(at+".tool_calls", "an array")
+	}
+	return nil
+}
+
+// ---- tools ---------------------------------------------------------------------------------------------------------
+
+func tools(r *chatReader, name string, v []byte) error {
+	r.toolList = v
+	e := scan.Array(v)
+	for e.Next() {
+		at := fmt.Sprintf("tools[%d]", len(r.tools))
+		if len(r.tools) == maxTools {
+			return invalid(name, "There are more than %d tools.", maxTools)
+		}
+		kind, fn := typed(e.Value)
+		switch {
+		case kind == "custom":
+			return invalid(at+".type", "Custom tools are not supported here.").WithCode("unsupported_parameter")
+		case kind != "function" || fn == "" || len(fn) > maxToolName:
+			return wantType(at, "a function with a name")
+		}
+		r.tools = append(r.tools, fn)
+	}
+	if e.Err() != nil {
+		return wantType(name, "an array of tools")
+	}
+	return nil
+}
+
+// typed reads {"type": …, "function": {"name": …}}.
+func typed(raw []byte) (kind, function string) {
+	m := scan.Object(raw)
+	for m.Next() {
+		switch string(m.Key) {
+		case "type":
+			kind = text(m.Value)
+		case "function":
+			f := scan.Object(m.Value)
+			for f.Next() {
+				if string(f.Key) == "name" {
+					function = text(f.Value)
+				}
+			}
+		}
+	}
+	return kind, function
+}
+
+// checkToolChoice needs the tools: it comes after all members.
+func (r *chatReader) checkToolChoice() error {
+	const name = "tool_choice"
+	v := r.choice
+	switch {
+	case v == nil:
+		return nil
+	case isString(v):
+		switch string(v) {
+		case `"none"`, `"auto"`:
+			return nil
+		case `"required"`:
+			if len(r.tools) == 0 {
+				return invalid(name, "tool_choice is required, but there are no tools.")
+			}
+			return nil
+		}
+	case isObject(v):
+		switch kind, fn := typed(v); kind {
+		case "function":
+			return r.declared(name, fn)
+		case "allowed_tools":
+			return r.allowTools(v)
+		case "custom":
+			return invalid(name, "tool_choice of type custom is not supported here.").WithCode("unsupported_parameter")
+		}
+	}
+	return wantType(name, "none, auto, required or a function among the tools")
+}
+
+func (r *chatReader) declared(param, function string) error {
+	if slices.Contains(r.tools, function) {
+		return nil
+	}
+	return invalid(param, "tool_choice names %q, which is not among the tools.", clip([]byte(function)))
+}
+
+// allowTools keeps the allowed tools only and makes the mode the choice: engines do not know allowed_tools.
+func (r *chatReader) allowTools(choice []byte) error {
+	const name = "tool_choice.allowed_tools"
+	mode, allowed := "", []string(nil)
+	var list []byte
+	m := scan.Object(choice)
+	for m.Next() {
+		if string(m.Key) == "allowed_tools" && isObject(m.Value) {
+			in := scan.Object(m.Value)
+			for in.Next() {
+				switch string(in.Key) {
+				case "mode":
+					mode = string(in.Value)
+				case "tools":
+					list = in.Value
+				}
+			}
+		}
+	}
+	if mode != `"auto"` && mode != `"required"` {
+		return wantType(name+".mode", "auto or required")
+	}
+	e := scan.Array(list)
+	for e.Next() {
+		_, fn := typed(e.Value)
+		if err := r.declared(name+".tools", fn); err != nil {
+			return err
+		}
+		allowed = append(allowed, fn)
+	}
+	if e.Err() != nil || len(allowed) == 0 {
+		return wantType(name+".tools", "an array of at least one tool")
+	}
+	kept := []byte{'['}
+	all := scan.Array(r.toolList)
+	for i := 0; all.Next(); i++ {
+		if slices.Contains(allowed, r.tools[i]) {
+			if len(kept) > 1 {
+				kept = append(kept, ',')
+			}
+			kept = append(kept, all.Value...)
+		}
+	}
+	r.replace(r.toolList, string(append(kept, ']')))
+	r.replace(choice, mode)
+	return nil
+}

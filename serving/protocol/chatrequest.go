@@ -1,0 +1,241 @@
+package protocol
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"millrace/internal/fault"
+	"millrace/serving/engine/scan"
+)
+
+// Limits of requests.
+const (
+	MaxBodyBytes   = 32 << 20 // 1M tokens of text and a few images fit
+	MaxN           = 16       // choices of one request
+	maxMembers     = 256      // of the body
+	maxModelBytes  = 256
+	maxStops       = 4
+	maxTopLogprobs = 20
+	maxTools       = 1024
+)
+
+// ChatRequest is a checked Chat Completions request: what Millrace needs to know of it, and a body for engines.
+type ChatRequest struct {
+	Body         []byte // the client's, without what is dropped
+	Model        string // the public name
+	Stream       bool
+	IncludeUsage bool  // streamed: with a usage chunk
+	MaxTokens    int64 // per choice; 0 = not given
+	N            int
+	CacheKey     string   // prompt_cache_key: a session's hint for routing
+	Ignored      []string // members that were accepted and dropped
+	TextBytes    int64    // bytes of text in the messages, for estimates
+}
+
+// chatReader is one body being checked.
+type chatReader struct {
+	req      *ChatRequest
+	edits    []edit
+	dropped  []string // members that engines do not get
+	limit    int64    // max_completion_tokens
+	options  bool     // stream_options were given
+	logprobs bool
+	top      bool     // top_logprobs were given
+	toolList []byte   // tools
+	tools    []string // their names
+	choice   []byte   // tool_choice
+}
+
+// edit replaces a span of the body.
+type edit struct {
+	start, end int
+	text       string
+}
+
+// DecodeChat checks a body. What is wrong with it is a fault of kind Invalid that names the member. The request keeps
+// slices of body.
+func DecodeChat(body []byte) (*ChatRequest, error) {
+	if !utf8.Valid(body) || !json.Valid(body) {
+		return nil, fault.New(fault.Invalid, "The request body is not valid JSON.").WithCode("invalid_json")
+	}
+	r := chatReader{req: &ChatRequest{Body: body, N: 1, TextBytes: -1}}
+	seen := make([]string, 0, 32)
+	m := scan.Object(body)
+	for m.Next() {
+		if slices.Contains(seen, string(m.Key)) {
+			return nil, invalid(string(m.Key), "%q is given twice.", clip(m.Key))
+		}
+		if len(seen) == maxMembers {
+			return nil, fault.New(fault.Invalid, "The request has more than %d members.", maxMembers)
+		}
+		seen = append(seen, string(m.Key))
+		if err := r.member(seen[len(seen)-1], m.Value); err != nil {
+			return nil, err
+		}
+	}
+	if m.Err() != nil {
+		return nil, fault.New(fault.Invalid, "The request body must be a JSON object.")
+	}
+	if err := r.finish(); err != nil {
+		return nil, err
+	}
+	r.rebuild()
+	return r.req, nil
+}
+
+// member checks one member. Null is as good as absent, but for what is required.
+func (r *chatReader) member(name string, v []byte) error {
+	check, known := chatMembers[name]
+	switch {
+	case !known:
+		if steering[name] {
+			r.ignore(name)
+		}
+		return nil // engines have members of their own
+	case isNull(v) && name != "model" && name != "messages":
+		return nil
+	}
+	return check(r, name, v)
+}
+
+// ignore drops a member and tells the client.
+func (r *chatReader) ignore(name string) {
+	r.req.Ignored = append(r.req.Ignored, name)
+	r.dropped = append(r.dropped, name)
+}
+
+// replace puts text in the place of a value of the body.
+func (r *chatReader) replace(value []byte, text string) {
+	from := offset(r.req.Body, value)
+	r.edits = append(r.edits, edit{from, from + len(value), text})
+}
+
+// finish checks what depends on several members.
+func (r *chatReader) finish() error {
+	q := r.req
+	switch {
+	case q.Model == "":
+		return invalid("model", "You must provide a model.")
+	case q.TextBytes < 0:
+		return invalid("messages", "You must provide messages.")
+	case r.options && !q.Stream:
+		return invalid("stream_options", "stream_options is only allowed when stream is true.")
+	case r.top && !r.logprobs:
+		return invalid("top_logprobs", "top_logprobs is only allowed when logprobs is true.")
+	}
+	if r.limit > 0 {
+		q.MaxTokens = r.limit
+	}
+	return r.checkToolChoice()
+}
+
+// rebuild makes the engines' body where it is not the client's.
+func (r *chatReader) rebuild() {
+	if len(r.dropped) == 0 && len(r.edits) == 0 {
+		return
+	}
+	old := r.req.Body
+	out := append(make([]byte, 0, len(old)+64), '{')
+	m := scan.Object(old)
+	for m.Next() {
+		if slices.Contains(r.dropped, string(m.Key)) {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		from := m.Start
+		for _, e := range r.edits {
+			if e.start >= from && e.end <= m.End {
+				out = append(append(out, old[from:e.start]...), e.text...)
+				from = e.end
+			}
+		}
+		out = append(out, old[from:m.End]...)
+	}
+	r.req.Body = append(out, '}')
+}
+
+func invalid(param, format string, args ...any) *fault.Fault {
+	return fault.New(fault.Invalid, format, args...).WithParam(clip([]byte(param)))
+}
+
+// maxShown bounds what is repeated of a client's own text in an error.
+const maxShown = 64
+
+func clip(b []byte) string {
+	if len(b) <= maxShown {
+		return string(b)
+	}
+	return strings.ToValidUTF8(string(b[:maxShown]), "") + "…"
+}
+
+// ---- checks of single values ---------------------------------------------------------------------------------------
+
+type check func(r *chatReader, name string, v []byte) error
+
+func wantType(name, want string) error { return invalid(name, "%s must be %s.", name, want) }
+
+func isString(v []byte) bool { return v[0] == '"' }
+func isObject(v []byte) bool { return v[0] == '{' }
+func isArray(v []byte) bool  { return v[0] == '[' }
+func isBool(v []byte) bool   { return v[0] == 't' || v[0] == 'f' }
+
+func anyBool(_ *chatReader, name string, v []byte) error {
+	if !isBool(v) {
+		return wantType(name, "true or false")
+	}
+	return nil
+}
+
+func number(low, high float64) check {
+	return func(_ *chatReader, name string, v []byte) error {
+		f, err := strconv.ParseFloat(string(v), 64)
+		if err != nil {
+			return wantType(name, "a number")
+		}
+		if f < low || f > high {
+			return invalid(name, "%s must be between %g and %g.", name, low, high)
+		}
+		return nil
+	}
+}
+
+func integer(name string, v []byte, low, high int64) (int64, error) {
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil {
+		return 0, wantType(name, "a whole number")
+	}
+	if n < low || n > high {
+		return 0, invalid(name, "%s must be between %d and %d.", name, low, high)
+	}
+	return n, nil
+}
+
+func oneOf(values ...string) check {
+	return func(_ *chatReader, name string, v []byte) error {
+		if !isString(v) || !slices.Contains(values, string(inside(v))) {
+			return wantType(name, "one of "+strings.Join(values, ", "))
+		}
+		return nil
+	}
+}
+
+func refused(why string) check {
+	return func(_ *chatReader, name string, v []byte) error {
+		return invalid(name, "%s is not supported here: %s", name, why).WithCode("unsupported_parameter")
+	}
+}
+
+func ignored(r *chatReader, name string, _ []byte) error {
+	r.ignore(name)
+	return nil
+}
+
+func text(v []byte) string {
+	out, _ := scan.Text(nil, v)
+	return string(out)
+}
