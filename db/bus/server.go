@@ -1,0 +1,82 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+const (
+	readyTimeout = 30 * time.Second // recovery of a long log included
+	maxPayload   = 8 << 20
+)
+
+// EmbeddedConfig says how to run the server inside this process.
+type EmbeddedConfig struct {
+	Dir        string // the log's folder
+	Listen     string // "" = this process only; else a loopback address such as 127.0.0.1:0
+	Token      string // required when it listens
+	SyncAlways bool   // an acknowledgement means: on disk
+	MaxStore   int64  // bytes; 0 = what the disk has
+}
+
+// Server is a NATS server in this process.
+type Server struct {
+	ns    *server.Server
+	token string
+}
+
+// StartEmbedded starts the server and waits until it accepts connections.
+func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Server, error) {
+	o := &server.Options{ServerName: "millrace", JetStream: true, StoreDir: c.Dir, SyncAlways: c.SyncAlways, NoSigs: true, NoLog: true,
+		DontListen: c.Listen == "", MaxPayload: maxPayload, JetStreamMaxStore: c.MaxStore, Authorization: c.Token}
+	if c.Listen != "" {
+		host, port, err := net.SplitHostPort(c.Listen)
+		n, perr := strconv.Atoi(port)
+		if err != nil || perr != nil || c.Token == "" || !net.ParseIP(host).IsLoopback() {
+			return nil, errors.New("bus: an embedded server listens on a loopback address, with a token")
+		}
+		o.Host, o.Port = host, n
+		if n == 0 {
+			o.Port = server.RANDOM_PORT
+		}
+	}
+	ns, err := server.NewServer(o)
+	if err != nil {
+		return nil, fmt.Errorf("bus: %w", err)
+	}
+	ns.Start()
+	ready := make(chan bool, 1)
+	go func() { ready <- ns.ReadyForConnections(readyTimeout) }()
+	select {
+	case ok := <-ready:
+		if ok && ns.JetStreamEnabled() {
+			return &Server{ns: ns, token: c.Token}, nil
+		}
+		err = errors.New("bus: the embedded server did not start; is its folder writable and does the disk have room?")
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	ns.Shutdown()
+	ns.WaitForShutdown()
+	return nil, err
+}
+
+// URL is where other processes on this machine connect; "" when it does not listen.
+func (s *Server) URL() string {
+	if a := s.ns.Addr(); a != nil {
+		return "nats://" + a.String()
+	}
+	return ""
+}
+
+// Stop writes out and closes the log and waits for it.
+func (s *Server) Stop() {
+	s.ns.Shutdown()
+	s.ns.WaitForShutdown()
+}
