@@ -1,0 +1,102 @@
+package console
+
+import (
+	"time"
+
+	"millrace/internal/ids"
+	"millrace/internal/money"
+	"millrace/internal/usage"
+)
+
+// Step is the width of a report's bucket.
+type Step string
+
+// The steps. Both are cut in the query's zone.
+const (
+	StepHour Step = "hour"
+	StepDay  Step = "day"
+)
+
+// GroupBy is what a report's rows are.
+type GroupBy string
+
+// The groups. ByDay asks for cells with an empty Group.
+const (
+	ByModel GroupBy = "model"
+	ByKey   GroupBy = "key"
+	ByDay   GroupBy = "day"
+)
+
+// UsageQuery asks for rated usage in a half-open span. From and To are multiples of 15 minutes.
+type UsageQuery struct {
+	From, To time.Time
+	Zone     *time.Location // hours and days are cut in it
+	Step     Step
+	Group    GroupBy
+	Model    string // only this model; empty = all
+	Key      ids.ID // only this key; Nil = all
+}
+
+// UsageCell is one bucket of one group. Cells without usage may be missing.
+type UsageCell struct {
+	Bucket   time.Time // start of the hour or day in the query's zone, as an instant
+	Group    string    // model name, key id (ids.Format) or ""
+	Label    string    // how the group reads
+	Requests int64
+	Errors   int64
+	Usage    usage.Vector
+	Cost     money.Nano
+}
+
+// RequestQuery asks for a page of requests, newest first.
+type RequestQuery struct {
+	After  string // cursor of the page before; empty = the newest
+	Limit  int
+	Model  string
+	Key    ids.ID
+	Failed bool // only those that did not end complete
+}
+
+// RequestList is a page of requests.
+type RequestList struct {
+	Rows []Request
+	Next string // cursor of older ones; empty = none
+}
+
+// Request is one call as the list shows it.
+type Request struct {
+	ID        ids.ID
+	At        time.Time
+	Model     string
+	KeyName   string
+	Status    int // HTTP
+	Ending    usage.Ending
+	Streamed  bool
+	Usage     usage.Vector
+	Cost      money.Nano
+	FirstTok  time.Duration // 0 = none
+	Took      time.Duration
+	Simulated bool
+}
+
+// RequestDetail explains one call.
+type RequestDetail struct {
+	Request
+	KeyID      ids.ID
+	Project    string
+	Dialect    string // chat, responses or messages
+	Prices     usage.Prices
+	Version    ids.ID    // the price version the request was rated at
+	Since      time.Time // the version's effective date
+	Estimated  bool      // the cached share is an estimate in the customer's favour
+	Attempts   []Attempt // oldest first; the last one served
+	Unit       string    // may be empty
+	Entry      ids.ID    // the ledger transaction; Nil when not rated yet
+	Quarantine string    // why it was put aside and not charged; empty = it was not
+}
+
+// Attempt is one try at an engine.
+type Attempt struct {
+	Unit string
+	Note string // why it was abandoned; empty for the one that served
+}
