@@ -1,0 +1,274 @@
+package upstream
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Sizes of an exchange, in bytes.
+const (
+	readBuffer = 16 << 10
+	maxHead    = 16 << 10  // a status line and headers
+	joinBelow  = 128 << 10 // request bodies up to this size leave in one write with their head
+)
+
+// Times of an exchange.
+const (
+	writeTime = 30 * time.Second // to send a request
+	// A deadline is only moved when it would move by more than this: setting one costs more than a read.
+	deadlineStep = time.Second
+)
+
+// Request is one POST.
+type Request struct {
+	Head  []byte // the request line and headers as they go out, each line ended; without Content-Length and the empty line
+	Extra []byte // further header lines of this request, each ended
+	Body  []byte
+}
+
+// Exchange is one request and its answer.
+type Exchange struct {
+	Status      int
+	ContentType string
+	RetryAfter  string
+	Simulated   bool // the engine says that it is simulated
+
+	conn    *conn
+	stop    func() bool // ends the watch over the context
+	left    int64       // bytes left of the body or of the current chunk; -1 = until the connection ends
+	chunked bool
+	after   bool // a chunk's data has been read, its line end has not
+	keep    bool // the connection outlives the answer
+	done    bool
+	err     error
+}
+
+// conn is one connection. The buffer is attached only while an exchange runs.
+type conn struct {
+	net      net.Conn
+	pool     *Pool
+	in       *bufio.Reader
+	since    time.Time // idle since
+	reused   bool
+	deadline time.Time // as set on net for reads
+}
+
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readBuffer) }}
+
+var writes = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b }}
+
+// Post sends a request and reads the head of its answer, both until the context ends. A context that ends later closes
+// the connection. ErrStale asks for another try.
+func (p *Pool) Post(ctx, connecting context.Context, r Request, headBy time.Time) (*Exchange, error) {
+	c, err := p.get(connecting)
+	if err != nil {
+		return nil, err
+	}
+	x := &Exchange{conn: c}
+	x.stop = context.AfterFunc(ctx, func() { _ = c.net.Close() })
+	if err := c.send(r); err != nil {
+		return nil, x.fail(ctx, err, c.reused)
+	}
+	c.in = readers.Get().(*bufio.Reader)
+	c.in.Reset(c.net)
+	c.setDeadline(headBy)
+	if _, err := c.in.Peek(1); err != nil {
+		return nil, x.fail(ctx, err, c.reused && !errors.Is(err, os.ErrDeadlineExceeded))
+	}
+	if err := x.readHead(); err != nil {
+		return nil, x.fail(ctx, err, false)
+	}
+	return x, nil
+}
+
+// fail closes the exchange and says why it failed: the context's error when that ended it.
+func (x *Exchange) fail(ctx context.Context, err error, stale bool) error {
+	x.Close()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case stale:
+		return ErrStale
+	}
+	return err
+}
+
+func (c *conn) send(r Request) error {
+	if err := c.net.SetWriteDeadline(c.pool.clock.Now().Add(writeTime)); err != nil {
+		return err
+	}
+	buf := writes.Get().(*[]byte)
+	defer writes.Put(buf)
+	out := append(append((*buf)[:0], r.Head...), r.Extra...)
+	out = strconv.AppendInt(append(out, "Content-Length: "...), int64(len(r.Body)), 10)
+	out = append(out, "\r\n\r\n"...)
+	if len(r.Body) > joinBelow {
+		if _, err := c.net.Write(out); err != nil {
+			return err
+		}
+		_, err := c.net.Write(r.Body)
+		return err
+	}
+	out = append(out, r.Body...)
+	*buf = out
+	_, err := c.net.Write(out)
+	return err
+}
+
+// Deadline bounds the reads that follow. Moving it by less than deadlineStep does nothing.
+func (x *Exchange) Deadline(t time.Time) { x.conn.setDeadline(t) }
+
+func (c *conn) setDeadline(t time.Time) {
+	if d := t.Sub(c.deadline); d < deadlineStep && d > -deadlineStep {
+		return
+	}
+	c.deadline = t
+	_ = c.net.SetReadDeadline(t)
+}
+
+// readHead reads status line and headers, passing over informational answers.
+func (x *Exchange) readHead() error {
+	for {
+		line, err := x.line()
+		if err != nil {
+			return err
+		}
+		minor, status, err := statusLine(line)
+		if err != nil {
+			return err
+		}
+		*x = Exchange{conn: x.conn, stop: x.stop, Status: status, keep: minor == 1, left: -1}
+		if err := x.readHeaders(); err != nil {
+			return err
+		}
+		if status >= 200 {
+			break
+		}
+		if status == 101 {
+			return errors.New("upstream: the server wants another protocol")
+		}
+	}
+	switch {
+	case x.Status == 204 || x.Status == 304:
+		x.left, x.chunked = 0, false
+	case x.chunked:
+		x.keep, x.left = x.keep && x.left < 0, 0 // both framings at once: somebody errs
+	case x.left < 0:
+		x.keep = false // the body ends with the connection
+	}
+	if !x.chunked && x.left == 0 {
+		x.finish()
+	}
+	return nil
+}
+
+func statusLine(line []byte) (minor, status int, err error) {
+	if len(line) < len("HTTP/1.1 200") || !bytes.HasPrefix(line, []byte("HTTP/1.")) || line[8] != ' ' {
+		return 0, 0, errors.New("upstream: the answer is not HTTP/1")
+	}
+	status, err = strconv.Atoi(string(line[9:12]))
+	if err != nil || status < 100 || len(line) > 12 && line[12] != ' ' {
+		return 0, 0, errors.New("upstream: the answer has no status")
+	}
+	return int(line[7] - '0'), status, nil
+}
+
+func (x *Exchange) readHeaders() error {
+	for size := 0; ; {
+		line, err := x.line()
+		if err != nil {
+			return err
+		}
+		if len(line) == 0 {
+			return nil
+		}
+		if size += len(line); size > maxHead {
+			return errors.New("upstream: the answer's head is too large")
+		}
+		name, value, found := bytes.Cut(line, []byte{':'})
+		if !found {
+			return errors.New("upstream: a header without a colon")
+		}
+		if err := x.header(name, bytes.TrimSpace(value)); err != nil {
+			return err
+		}
+	}
+}
+
+func (x *Exchange) header(name, value []byte) error {
+	switch len(name) {
+	case len("Connection"):
+		if is(name, "connection") {
+			x.keep = x.keep && !is(value, "close")
+		}
+	case len("Retry-After"):
+		if is(name, "retry-after") {
+			x.RetryAfter = string(value)
+		}
+	case len("Content-Type"):
+		if is(name, "content-type") {
+			x.ContentType = string(value)
+		}
+	case len("Content-Length"):
+		if is(name, "content-length") {
+			n, err := strconv.ParseInt(string(value), 10, 64)
+			if err != nil || n < 0 || x.left >= 0 && x.left != n {
+				return errors.New("upstream: a content length that is none")
+			}
+			x.left = n
+		}
+	case len("Transfer-Encoding"):
+		if is(name, "transfer-encoding") {
+			if !is(value, "chunked") {
+				return fmt.Errorf("upstream: unknown transfer encoding %q", value)
+			}
+			x.chunked = true
+		}
+	case len("Millrace-Simulated"):
+		if is(name, "millrace-simulated") {
+			x.Simulated = is(value, "true")
+		}
+	}
+	return nil
+}
+
+// is compares ASCII without case; lower is in lower case.
+func is(b []byte, lower string) bool {
+	if len(b) != len(lower) {
+		return false
+	}
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// line reads one line without its end. It is valid until the next read.
+func (x *Exchange) line() ([]byte, error) {
+	line, err := x.conn.in.ReadSlice('\n')
+	if err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, err
+	}
+	line = line[:len(line)-1]
+	if n := len(line); n > 0 && line[n-1] == '\r' {
+		line = line[:n-1]
+	}
+	return line, nil
+}
