@@ -751,11 +751,11 @@ func (q *Queries) OrgTimeZone(ctx context.Context, orgID ids.ID) (string, error)
 
 const orgsWithChangedCaps = `-- name: OrgsWithChangedCaps :many
 SELECT DISTINCT org_id FROM caps
-WHERE changed_at > clock_timestamp() - make_interval(secs => $1::float8) AND org_id = ANY($2::uuid[])
+WHERE changed_at > clock_timestamp() - $1::bigint * interval '1 second' AND org_id = ANY($2::uuid[])
 `
 
 type OrgsWithChangedCapsParams struct {
-	SinceSeconds float64
+	SinceSeconds int64
 	Orgs         []ids.ID
 }
 

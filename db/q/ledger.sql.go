@@ -219,33 +219,33 @@ func (q *Queries) LedgerKeyTxn(ctx context.Context, arg LedgerKeyTxnParams) (ids
 	return txn_id, err
 }
 
-const ledgerSums = `-- name: LedgerSums :many
-SELECT e.account, sum(e.amount_nano)::bigint AS amount_nano
-FROM ledger_entries e JOIN ledger_txns t ON t.org_id = e.org_id AND t.day = e.day AND t.id = e.txn_id
-WHERE e.org_id = $1 AND t.created_at < $2
-GROUP BY e.account ORDER BY e.account
+const ledgerSumsSince = `-- name: LedgerSumsSince :many
+SELECT account, sum(amount_nano)::bigint AS amount_nano FROM ledger_entries
+WHERE org_id = $1 AND day >= $2::date AND txn_id >= $3
+GROUP BY account ORDER BY account
 `
 
-type LedgerSumsParams struct {
-	OrgID  ids.ID
-	Before time.Time
+type LedgerSumsSinceParams struct {
+	OrgID   ids.ID
+	FromDay time.Time
+	FromID  ids.ID
 }
 
-type LedgerSumsRow struct {
+type LedgerSumsSinceRow struct {
 	Account    string
 	AmountNano int64
 }
 
-// What an organization's entries before a moment add up to, per account: the truth behind a balance.
-func (q *Queries) LedgerSums(ctx context.Context, arg LedgerSumsParams) ([]LedgerSumsRow, error) {
-	rows, err := q.db.Query(ctx, ledgerSums, arg.OrgID, arg.Before)
+// What an organization's entries from a moment on add up to. A UUIDv7 tells its time, and its day is the partition.
+func (q *Queries) LedgerSumsSince(ctx context.Context, arg LedgerSumsSinceParams) ([]LedgerSumsSinceRow, error) {
+	rows, err := q.db.Query(ctx, ledgerSumsSince, arg.OrgID, arg.FromDay, arg.FromID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LedgerSumsRow
+	var items []LedgerSumsSinceRow
 	for rows.Next() {
-		var i LedgerSumsRow
+		var i LedgerSumsSinceRow
 		if err := rows.Scan(&i.Account, &i.AmountNano); err != nil {
 			return nil, err
 		}
@@ -306,29 +306,37 @@ func (q *Queries) RebuildLedgerBalances(ctx context.Context) error {
 }
 
 const statementTxns = `-- name: StatementTxns :many
-SELECT t.id, t.kind, t.memo, t.created_at, e.account, e.amount_nano
+SELECT t.id, t.kind, t.memo, e.account, e.amount_nano
 FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
-WHERE t.org_id = $1 AND t.kind <> 'usage' AND t.created_at >= $2 AND t.created_at < $3
-ORDER BY t.created_at, t.id, e.account
+WHERE t.org_id = $1 AND t.kind <> 'usage' AND t.day BETWEEN $2::date AND $3::date
+  AND t.id >= $4 AND t.id < $5
+ORDER BY t.id, e.account
 `
 
 type StatementTxnsParams struct {
-	OrgID  ids.ID
-	FromAt time.Time
-	ToAt   time.Time
+	OrgID   ids.ID
+	FromDay time.Time
+	ToDay   time.Time
+	FromID  ids.ID
+	ToID    ids.ID
 }
 
 type StatementTxnsRow struct {
 	ID         ids.ID
 	Kind       string
 	Memo       string
-	CreatedAt  time.Time
 	Account    string
 	AmountNano int64
 }
 
 func (q *Queries) StatementTxns(ctx context.Context, arg StatementTxnsParams) ([]StatementTxnsRow, error) {
-	rows, err := q.db.Query(ctx, statementTxns, arg.OrgID, arg.FromAt, arg.ToAt)
+	rows, err := q.db.Query(ctx, statementTxns,
+		arg.OrgID,
+		arg.FromDay,
+		arg.ToDay,
+		arg.FromID,
+		arg.ToID,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -340,7 +348,6 @@ func (q *Queries) StatementTxns(ctx context.Context, arg StatementTxnsParams) ([
 			&i.ID,
 			&i.Kind,
 			&i.Memo,
-			&i.CreatedAt,
 			&i.Account,
 			&i.AmountNano,
 		); err != nil {
@@ -355,34 +362,39 @@ func (q *Queries) StatementTxns(ctx context.Context, arg StatementTxnsParams) ([
 }
 
 const statementUsage = `-- name: StatementUsage :many
-SELECT (t.created_at AT TIME ZONE $1::text)::date AS local_day, e.account, sum(e.amount_nano)::bigint AS amount_nano,
-       count(DISTINCT t.id) AS txns
-FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
-WHERE t.org_id = $2 AND t.kind = 'usage' AND t.created_at >= $3 AND t.created_at < $4
+SELECT s.number::int AS number, e.account, sum(e.amount_nano)::bigint AS amount_nano
+FROM (SELECT unnest($1::int[]) AS number, unnest($2::uuid[]) AS from_id,
+             unnest($3::uuid[]) AS to_id) s
+JOIN ledger_txns t ON t.id >= s.from_id AND t.id < s.to_id
+JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
+WHERE t.org_id = $4 AND t.kind = 'usage' AND t.day BETWEEN $5::date AND $6::date
 GROUP BY 1, 2 ORDER BY 1, 2
 `
 
 type StatementUsageParams struct {
-	Zone   string
-	OrgID  ids.ID
-	FromAt time.Time
-	ToAt   time.Time
+	Numbers []int32
+	FromIds []ids.ID
+	ToIds   []ids.ID
+	OrgID   ids.ID
+	FromDay time.Time
+	ToDay   time.Time
 }
 
 type StatementUsageRow struct {
-	LocalDay   time.Time
+	Number     int32
 	Account    string
 	AmountNano int64
-	Txns       int64
 }
 
-// Usage by day of the given zone and account; a batch of events is not a line that anyone could read.
+// Usage per span of time (the days of the customer's zone): a batch of events is not a line that anyone could read.
 func (q *Queries) StatementUsage(ctx context.Context, arg StatementUsageParams) ([]StatementUsageRow, error) {
 	rows, err := q.db.Query(ctx, statementUsage,
-		arg.Zone,
+		arg.Numbers,
+		arg.FromIds,
+		arg.ToIds,
 		arg.OrgID,
-		arg.FromAt,
-		arg.ToAt,
+		arg.FromDay,
+		arg.ToDay,
 	)
 	if err != nil {
 		return nil, err
@@ -391,12 +403,7 @@ func (q *Queries) StatementUsage(ctx context.Context, arg StatementUsageParams) 
 	var items []StatementUsageRow
 	for rows.Next() {
 		var i StatementUsageRow
-		if err := rows.Scan(
-			&i.LocalDay,
-			&i.Account,
-			&i.AmountNano,
-			&i.Txns,
-		); err != nil {
+		if err := rows.Scan(&i.Number, &i.Account, &i.AmountNano); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

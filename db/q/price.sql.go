@@ -14,13 +14,13 @@ import (
 
 const cancelPriceVersion = `-- name: CancelPriceVersion :one
 UPDATE price_versions SET cancelled_at = now()
-WHERE id = $1 AND cancelled_at IS NULL AND effective_at > now() + make_interval(secs => $2::float8)
+WHERE id = $1 AND cancelled_at IS NULL AND effective_at > now() + $2::bigint * interval '1 second'
 RETURNING id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at
 `
 
 type CancelPriceVersionParams struct {
 	ID            ids.ID
-	NoticeSeconds float64
+	NoticeSeconds int64
 }
 
 // notice_seconds before it takes effect is the last moment. The database's clock decides.

@@ -134,7 +134,7 @@ SELECT id, scope, scope_id, period, cap_nano FROM caps WHERE org_id = $1 AND rem
 
 -- name: OrgsWithChangedCaps :many
 SELECT DISTINCT org_id FROM caps
-WHERE changed_at > clock_timestamp() - make_interval(secs => sqlc.arg(since_seconds)::float8) AND org_id = ANY(sqlc.arg(orgs)::uuid[]);
+WHERE changed_at > clock_timestamp() - sqlc.arg(since_seconds)::bigint * interval '1 second' AND org_id = ANY(sqlc.arg(orgs)::uuid[]);
 
 -- name: FindCapForChange :one
 SELECT * FROM caps WHERE org_id = $1 AND scope = $2 AND scope_id = $3 AND period = $4 AND removed_at IS NULL FOR NO KEY UPDATE;

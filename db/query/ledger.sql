@@ -38,26 +38,28 @@ ON CONFLICT (org_id, account) DO UPDATE SET amount_nano = ledger_balances.amount
 -- name: LedgerBalances :many
 SELECT account, amount_nano FROM ledger_balances WHERE org_id = $1 ORDER BY account;
 
--- name: LedgerSums :many
--- What an organization's entries before a moment add up to, per account: the truth behind a balance.
-SELECT e.account, sum(e.amount_nano)::bigint AS amount_nano
-FROM ledger_entries e JOIN ledger_txns t ON t.org_id = e.org_id AND t.day = e.day AND t.id = e.txn_id
-WHERE e.org_id = $1 AND t.created_at < sqlc.arg(before)
-GROUP BY e.account ORDER BY e.account;
+-- name: LedgerSumsSince :many
+-- What an organization's entries from a moment on add up to. A UUIDv7 tells its time, and its day is the partition.
+SELECT account, sum(amount_nano)::bigint AS amount_nano FROM ledger_entries
+WHERE org_id = sqlc.arg(org_id) AND day >= sqlc.arg(from_day)::date AND txn_id >= sqlc.arg(from_id)
+GROUP BY account ORDER BY account;
 
 -- name: StatementUsage :many
--- Usage by day of the given zone and account; a batch of events is not a line that anyone could read.
-SELECT (t.created_at AT TIME ZONE sqlc.arg(zone)::text)::date AS local_day, e.account, sum(e.amount_nano)::bigint AS amount_nano,
-       count(DISTINCT t.id) AS txns
-FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
-WHERE t.org_id = sqlc.arg(org_id) AND t.kind = 'usage' AND t.created_at >= sqlc.arg(from_at) AND t.created_at < sqlc.arg(to_at)
+-- Usage per span of time (the days of the customer's zone): a batch of events is not a line that anyone could read.
+SELECT s.number::int AS number, e.account, sum(e.amount_nano)::bigint AS amount_nano
+FROM (SELECT unnest(sqlc.arg(numbers)::int[]) AS number, unnest(sqlc.arg(from_ids)::uuid[]) AS from_id,
+             unnest(sqlc.arg(to_ids)::uuid[]) AS to_id) s
+JOIN ledger_txns t ON t.id >= s.from_id AND t.id < s.to_id
+JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
+WHERE t.org_id = sqlc.arg(org_id) AND t.kind = 'usage' AND t.day BETWEEN sqlc.arg(from_day)::date AND sqlc.arg(to_day)::date
 GROUP BY 1, 2 ORDER BY 1, 2;
 
 -- name: StatementTxns :many
-SELECT t.id, t.kind, t.memo, t.created_at, e.account, e.amount_nano
+SELECT t.id, t.kind, t.memo, e.account, e.amount_nano
 FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
-WHERE t.org_id = sqlc.arg(org_id) AND t.kind <> 'usage' AND t.created_at >= sqlc.arg(from_at) AND t.created_at < sqlc.arg(to_at)
-ORDER BY t.created_at, t.id, e.account;
+WHERE t.org_id = sqlc.arg(org_id) AND t.kind <> 'usage' AND t.day BETWEEN sqlc.arg(from_day)::date AND sqlc.arg(to_day)::date
+  AND t.id >= sqlc.arg(from_id) AND t.id < sqlc.arg(to_id)
+ORDER BY t.id, e.account;
 
 -- name: FreezeLedgerBalances :exec
 -- Whoever has posted but not yet moved the projection waits here, and moves the rebuilt one.

@@ -9,7 +9,7 @@ RETURNING *;
 -- name: CancelPriceVersion :one
 -- notice_seconds before it takes effect is the last moment. The database's clock decides.
 UPDATE price_versions SET cancelled_at = now()
-WHERE id = $1 AND cancelled_at IS NULL AND effective_at > now() + make_interval(secs => sqlc.arg(notice_seconds)::float8)
+WHERE id = $1 AND cancelled_at IS NULL AND effective_at > now() + sqlc.arg(notice_seconds)::bigint * interval '1 second'
 RETURNING *;
 
 -- name: PriceVersion :one

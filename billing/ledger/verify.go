@@ -1,0 +1,79 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"millrace/db/q"
+	"millrace/internal/ids"
+)
+
+// maxFindings bounds each list of a Report: one is already too many.
+const maxFindings = 100
+
+// Report is what Verify found. Amounts are nano-USD as decimal text, so that no sum can overflow on its way.
+type Report struct {
+	Total      string // of every entry: "0" in a sound book
+	Unbalanced []UnbalancedTxn
+	Drifted    []DriftedBalance
+}
+
+// UnbalancedTxn is a transaction whose entries do not sum to zero, or that has fewer than two.
+type UnbalancedTxn struct {
+	Org, Txn ids.ID
+	Total    string
+	Entries  int64
+}
+
+// DriftedBalance is a projected balance that is not the sum of its entries.
+type DriftedBalance struct {
+	Org              ids.ID
+	Account          Account
+	Entries, Balance string
+}
+
+// Sound reports whether nothing was found.
+func (r *Report) Sound() bool {
+	return r.Total == "0" && len(r.Unbalanced) == 0 && len(r.Drifted) == 0
+}
+
+// Verify reads the whole book. Call it in a db snapshot of the system.
+func Verify(ctx context.Context, tx q.DBTX) (*Report, error) {
+	queries := q.New(tx)
+	total, err := queries.LedgerTotal(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ledger: total: %w", err)
+	}
+	unbalanced, err := queries.UnbalancedLedgerTxns(ctx, maxFindings)
+	if err != nil {
+		return nil, fmt.Errorf("ledger: unbalanced transactions: %w", err)
+	}
+	drifted, err := queries.DriftedLedgerBalances(ctx, maxFindings)
+	if err != nil {
+		return nil, fmt.Errorf("ledger: drifted balances: %w", err)
+	}
+	r := &Report{Total: total}
+	for _, u := range unbalanced {
+		r.Unbalanced = append(r.Unbalanced, UnbalancedTxn{Org: u.OrgID, Txn: u.ID, Total: u.Total, Entries: u.Entries})
+	}
+	for _, d := range drifted {
+		r.Drifted = append(r.Drifted, DriftedBalance{Org: d.OrgID, Account: Account(d.Account), Entries: d.Entries, Balance: d.Balance})
+	}
+	return r, nil
+}
+
+// Rebuild drops the balances and sums them up again from the entries, in a transaction of the system. Posting waits.
+func Rebuild(ctx context.Context, tx q.DBTX) error {
+	queries := q.New(tx)
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"freeze", queries.FreezeLedgerBalances}, {"drop", queries.DropLedgerBalances}, {"sum up", queries.RebuildLedgerBalances},
+	} {
+		if err := step.do(ctx); err != nil {
+			return fmt.Errorf("ledger: %s balances: %w", step.what, err)
+		}
+	}
+	return nil
+}
