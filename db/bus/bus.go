@@ -12,17 +12,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Times of a connection.
+// Limits of a connection.
 const (
 	connectTimeout = 5 * time.Second
 	reconnectWait  = 250 * time.Millisecond
 	drainTimeout   = 5 * time.Second
+	// pendingBytes is what one subscription may have waiting before its oldest messages are dropped.
+	pendingBytes = 64 << 20
+	pendingMsgs  = 500_000
 )
 
 // Config says where the bus is: a server in this process, or a URL (credentials inside it or by Token).
@@ -30,19 +34,32 @@ type Config struct {
 	Server *Server
 	URL    string
 	Token  string
-	Name   string // shown in the server's lists
+	Name   string       // shown in the server's lists
+	Log    *slog.Logger // dropped messages and lost connections; nil drops them
 }
 
 // Bus is one connection. It is safe for concurrent use.
 type Bus struct {
-	conn *nats.Conn
-	js   jetstream.JetStream
+	conn   *nats.Conn
+	js     jetstream.JetStream
+	closed chan struct{}
 }
 
-// Connect connects and keeps reconnecting until Close.
+// Connect connects, bounded by ctx and five seconds, and from then on reconnects until Close. What must not suffer from
+// another stream's slow reader takes a connection of its own: NATS drops messages, and in the end the client, per
+// connection.
 func Connect(ctx context.Context, c Config) (*Bus, error) {
-	opts := []nats.Option{nats.Name(c.Name), nats.Timeout(connectTimeout), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
-		nats.DrainTimeout(drainTimeout)}
+	b := &Bus{closed: make(chan struct{})}
+	timeout := connectTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(deadline))
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("bus: %w", err)
+	}
+	opts := []nats.Option{nats.Name(c.Name), nats.Timeout(timeout), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
+		nats.DrainTimeout(drainTimeout), nats.ClosedHandler(func(*nats.Conn) { close(b.closed) })}
+	opts = append(opts, reports(c.Log)...)
 	url := c.URL
 	switch {
 	case c.Server != nil:
@@ -55,16 +72,37 @@ func Connect(ctx context.Context, c Config) (*Bus, error) {
 	case c.Token != "":
 		opts = append(opts, nats.Token(c.Token))
 	}
-	conn, err := nats.Connect(url, opts...)
-	if err != nil {
+	var err error
+	if b.conn, err = nats.Connect(url, opts...); err != nil {
 		return nil, fmt.Errorf("bus: %w", err)
 	}
-	js, err := jetstream.New(conn)
-	if err != nil {
-		conn.Close()
+	if b.js, err = jetstream.New(b.conn); err != nil {
+		b.conn.Close()
 		return nil, fmt.Errorf("bus: %w", err)
 	}
-	return &Bus{conn: conn, js: js}, nil
+	return b, nil
+}
+
+// reports tells of what a program does not see otherwise.
+func reports(log *slog.Logger) []nats.Option {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return []nats.Option{
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			log.Warn("bus", "subject", subject, "error", err)
+		}),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				log.Warn("bus: connection lost", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { log.Info("bus: connected again") }),
+	}
 }
 
 // Conn is the connection itself.
@@ -73,30 +111,30 @@ func (b *Bus) Conn() *nats.Conn { return b.conn }
 // JetStream is the durable side.
 func (b *Bus) JetStream() jetstream.JetStream { return b.js }
 
-// Publish sends a message to whoever listens now.
+// Publish sends a message to whoever listens now. While the connection is away it is kept, up to 8 MiB, and sent later.
 func (b *Bus) Publish(subject string, data []byte) error { return b.conn.Publish(subject, data) }
 
-// Subscribe calls fn, one message at a time, until stop is called.
+// Subscribe calls fn, one message at a time and in order, until stop is called. A reader that falls 64 MiB behind loses
+// the oldest messages; the connection's log tells of it.
 func (b *Bus) Subscribe(subject string, fn func(subject string, data []byte)) (stop func(), err error) {
 	sub, err := b.conn.Subscribe(subject, func(m *nats.Msg) { fn(m.Subject, m.Data) })
 	if err != nil {
 		return nil, fmt.Errorf("bus: %w", err)
 	}
+	if err := sub.SetPendingLimits(pendingMsgs, pendingBytes); err != nil {
+		return nil, fmt.Errorf("bus: %w", err)
+	}
 	return func() { _ = sub.Unsubscribe() }, nil
 }
 
-// Close delivers what is on its way and ends the connection.
+// Close handles what has arrived, sends what is on its way and ends the connection, within five seconds.
 func (b *Bus) Close() {
 	if b.conn.Drain() != nil {
 		b.conn.Close()
-		return
 	}
-	for deadline := time.After(drainTimeout); !b.conn.IsClosed(); {
-		select {
-		case <-deadline:
-			b.conn.Close()
-			return
-		case <-time.After(time.Millisecond):
-		}
+	select {
+	case <-b.closed:
+	case <-time.After(drainTimeout + time.Second): // the drain's own bound has failed
+		b.conn.Close()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strconv"
 	"time"
@@ -18,11 +19,12 @@ const (
 
 // EmbeddedConfig says how to run the server inside this process.
 type EmbeddedConfig struct {
-	Dir        string // the log's folder
-	Listen     string // "" = this process only; else a loopback address such as 127.0.0.1:0
-	Token      string // required when it listens
-	SyncAlways bool   // an acknowledgement means: on disk
-	MaxStore   int64  // bytes; 0 = what the disk has
+	Dir        string       // the log's folder
+	Listen     string       // "" = this process only; else a loopback address such as 127.0.0.1:0
+	Token      string       // required when it listens
+	SyncAlways bool         // an acknowledgement means: on disk
+	MaxStore   int64        // bytes; 0 = what the disk has
+	Log        *slog.Logger // the server's warnings and errors; nil drops them
 }
 
 // Server is a NATS server in this process.
@@ -33,7 +35,7 @@ type Server struct {
 
 // StartEmbedded starts the server and waits until it accepts connections.
 func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Server, error) {
-	o := &server.Options{ServerName: "millrace", JetStream: true, StoreDir: c.Dir, SyncAlways: c.SyncAlways, NoSigs: true, NoLog: true,
+	o := &server.Options{ServerName: "millrace", JetStream: true, StoreDir: c.Dir, SyncAlways: c.SyncAlways, NoSigs: true, NoLog: c.Log == nil,
 		DontListen: c.Listen == "", MaxPayload: maxPayload, JetStreamMaxStore: c.MaxStore, Authorization: c.Token}
 	if c.Listen != "" {
 		host, port, err := net.SplitHostPort(c.Listen)
@@ -49,6 +51,9 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Server, error) {
 	ns, err := server.NewServer(o)
 	if err != nil {
 		return nil, fmt.Errorf("bus: %w", err)
+	}
+	if c.Log != nil {
+		ns.SetLoggerV2(serverLog{c.Log}, false, false, false)
 	}
 	ns.Start()
 	ready := make(chan bool, 1)
@@ -80,3 +85,13 @@ func (s *Server) Stop() {
 	s.ns.Shutdown()
 	s.ns.WaitForShutdown()
 }
+
+// serverLog passes on what an operator must see; notices of every start and stop are left out.
+type serverLog struct{ log *slog.Logger }
+
+func (l serverLog) Warnf(format string, v ...any)  { l.log.Warn("nats: " + fmt.Sprintf(format, v...)) }
+func (l serverLog) Errorf(format string, v ...any) { l.log.Error("nats: " + fmt.Sprintf(format, v...)) }
+func (l serverLog) Fatalf(format string, v ...any) { l.log.Error("nats: " + fmt.Sprintf(format, v...)) }
+func (serverLog) Noticef(string, ...any)           {}
+func (serverLog) Debugf(string, ...any)            {}
+func (serverLog) Tracef(string, ...any)            {}
