@@ -1,0 +1,53 @@
+-- Models, and the units that serve them. Gateways read all of it into memory and look again on a notice.
+
+-- name: CatalogueModels :many
+SELECT * FROM models WHERE retired_at IS NULL ORDER BY name;
+
+-- name: CatalogueUnits :many
+-- Units that may get requests: attached ones, and placed ones whose host says where its agent is.
+SELECT u.id, u.name, u.model_id, u.engine, u.host_id, u.upstream_model, u.base_url, u.sealed_key, u.created_at,
+       COALESCE(h.data_url, '') AS data_url
+FROM units u
+LEFT JOIN hosts h ON h.id = u.host_id
+WHERE u.removed_at IS NULL AND u.wanted = 'serving' AND (u.host_id IS NULL OR h.removed_at IS NULL AND h.data_url <> '')
+ORDER BY u.id;
+
+-- name: ListUnits :many
+-- Every unit that is not gone, for people.
+SELECT u.id, u.name, u.model_id, u.engine, u.host_id, u.upstream_model, u.base_url, u.wanted, u.created_at,
+       u.sealed_key IS NOT NULL AS has_key, m.name AS model_name, COALESCE(h.name, '') AS host_name
+FROM units u
+JOIN models m ON m.id = u.model_id
+LEFT JOIN hosts h ON h.id = u.host_id
+WHERE u.removed_at IS NULL
+ORDER BY m.name, u.name;
+
+-- name: InsertModel :one
+INSERT INTO models (id, name, display_name, context_tokens, max_output_tokens, default_output, free, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+RETURNING *;
+
+-- name: ModelByName :one
+SELECT * FROM models WHERE name = $1 AND retired_at IS NULL;
+
+-- name: UnitByName :one
+SELECT * FROM units WHERE name = $1 AND removed_at IS NULL FOR UPDATE;
+
+-- name: UnitByID :one
+SELECT * FROM units WHERE id = $1 AND removed_at IS NULL FOR UPDATE;
+
+-- name: InsertAttachedUnit :one
+INSERT INTO units (id, name, model_id, engine, upstream_model, base_url, sealed_key, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+RETURNING *;
+
+-- name: UpdateAttachedUnit :one
+UPDATE units SET model_id = $2, engine = $3, upstream_model = $4, base_url = $5, sealed_key = $6,
+                 wanted = 'serving', generation = generation + 1
+WHERE id = $1
+RETURNING *;
+
+-- name: RemoveUnit :exec
+-- The name becomes free for another unit.
+UPDATE units SET removed_at = $2, wanted = 'stopped', generation = generation + 1, name = name || '~' || id
+WHERE id = $1;
