@@ -17,6 +17,7 @@ import (
 	"millrace/internal/clock"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
+	"millrace/web/report"
 	"millrace/web/session"
 )
 
@@ -27,7 +28,7 @@ type Reader interface {
 	Keys(ctx context.Context, who session.Viewer) ([]Key, error) // newest first, revoked and expired ones too
 	Key(ctx context.Context, who session.Viewer, id ids.ID) (Key, error)
 	Projects(ctx context.Context, who session.Viewer) ([]Project, error)
-	Usage(ctx context.Context, who session.Viewer, q UsageQuery) ([]UsageCell, error)
+	Usage(ctx context.Context, who session.Viewer, q report.Query) ([]report.Cell, error)
 	UsageAsOf(ctx context.Context, who session.Viewer) (time.Time, error) // everything older is rated; zero when unknown
 	Requests(ctx context.Context, who session.Viewer, q RequestQuery) (RequestList, error)
 	Request(ctx context.Context, who session.Viewer, id ids.ID) (RequestDetail, error)

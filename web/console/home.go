@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"millrace/web/report"
 	"millrace/web/session"
 	"millrace/web/ui"
 )
@@ -17,10 +18,10 @@ type homeView struct {
 	page    ui.Page
 	canKeys bool
 	canCaps bool
-	metric  metric
+	metric  report.Metric
 	links   []ui.Segment
 	chart   ui.Bars
-	empty   bool // nothing was used in the chart's span
+	empty   bool // nothing was used in the chart's report.Span
 	month   string
 }
 
@@ -31,17 +32,17 @@ func (p *pages) home(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	s := spanOf(func(string) string { return "" }, now)
-	cells, err := p.Read.Usage(ctx, who, UsageQuery{From: s.from.UTC(), To: s.to.UTC(), Zone: who.Location(), Step: s.step, Group: ByModel})
+	s := report.SpanOf(func(string) string { return "" }, now)
+	cells, err := p.Read.Usage(ctx, who, report.Query{From: s.From.UTC(), To: s.To.UTC(), Zone: who.Location(), Step: s.Step, Group: report.ByModel})
 	if err != nil {
 		return err
 	}
-	m := metricOf(c.QueryParam("metric"))
-	rep := newReport(cells, s, ByModel, m)
+	m := report.MetricOf(c.QueryParam("metric"))
+	rep := report.New(cells, s, report.ByModel, m)
 	v := homeView{
 		Home: h, canKeys: who.May.Has(session.PermKeys), canCaps: who.May.Has(session.PermCaps),
-		metric: m, links: m.links(addressOf(c)), chart: rep.bars(m, m.title()+" by model, last 30 days"),
-		empty: rep.total.requests == 0 && rep.total.cost == 0,
+		metric: m, links: m.Links(report.AddressOf(c)), chart: rep.Bars(m, m.Title()+" by model, last 30 days"),
+		empty: rep.Total.Requests == 0 && rep.Total.Cost == 0,
 		month: now.Format("January"),
 		page: ui.Page{Title: "Home", Path: "/", Events: []string{"usage", "keys", "credit"},
 			Lead: who.OrgName + " · times in " + ui.ZoneName(who.Location(), now)},

@@ -195,7 +195,7 @@ func homePage(v homeView) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = ui.Card(v.metric.title()+" by model", ui.Segments("Measure", v.links)).Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = ui.Card(v.metric.Title()+" by model", ui.Segments("Measure", v.links)).Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

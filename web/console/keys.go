@@ -12,6 +12,7 @@ import (
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/money"
+	"millrace/web/report"
 	"millrace/web/session"
 	"millrace/web/ui"
 )
@@ -167,7 +168,7 @@ func readKey(f *ui.Form, zone *time.Location, now time.Time) NewKey {
 	}
 	k.Cap = readCap(f)
 	if d := f.Get("expires"); d != "" {
-		day, err := time.ParseInLocation(dateLayout, d, zone)
+		day, err := time.ParseInLocation(report.DateLayout, d, zone)
 		k.Expires = day.AddDate(0, 0, 1) // usable to the end of that day
 		if err != nil || !k.Expires.After(now) {
 			f.Fail("expires", "Choose a day that is not in the past, or leave it empty.")

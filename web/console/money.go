@@ -8,12 +8,13 @@ import (
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/money"
+	"millrace/web/report"
 	"millrace/web/session"
 	"millrace/web/ui"
 )
 
 func (p *pages) billing(c echo.Context) error {
-	after, u := c.QueryParam("after"), addressOf(c)
+	after, u := c.QueryParam("after"), report.AddressOf(c)
 	b, err := p.Read.Billing(c.Request().Context(), session.Must(c), after)
 	if err != nil {
 		return err
@@ -24,13 +25,13 @@ func (p *pages) billing(c echo.Context) error {
 	}
 	var paging ui.Paging
 	if after != "" {
-		paging.First = u.with()
+		paging.First = u.With()
 	}
 	if b.Next != "" {
-		paging.Next = u.with("after", b.Next)
+		paging.Next = u.With("after", b.Next)
 	}
 	page := ui.Page{Title: "Billing", Path: "/billing", Lead: "Prepaid. Billing periods are UTC calendar months."}
-	return ui.Render(c, http.StatusOK, billingPage(page, b, g, paging, u.with("format", "csv", "after", after)))
+	return ui.Render(c, http.StatusOK, billingPage(page, b, g, paging, u.With("format", "csv", "after", after)))
 }
 
 func ledgerGrid(lines []LedgerLine) ui.Grid {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"millrace/web/report"
 	"millrace/web/session"
 	"millrace/web/ui"
 )
@@ -35,7 +36,7 @@ func (p *pages) members(c echo.Context) error {
 }
 
 func (p *pages) audit(c echo.Context) error {
-	after, u := c.QueryParam("after"), addressOf(c)
+	after, u := c.QueryParam("after"), report.AddressOf(c)
 	list, err := p.Read.Audit(c.Request().Context(), session.Must(c), after)
 	if err != nil {
 		return err
@@ -46,11 +47,11 @@ func (p *pages) audit(c echo.Context) error {
 	}
 	var paging ui.Paging
 	if after != "" {
-		paging.First = u.with()
+		paging.First = u.With()
 	}
 	if list.Next != "" {
-		paging.Next = u.with("after", list.Next)
+		paging.Next = u.With("after", list.Next)
 	}
 	page := ui.Page{Title: "Audit log", Path: "/audit", Lead: "Every change, written in the same moment it was made. Nothing is edited or removed."}
-	return ui.Render(c, http.StatusOK, listPage(page, g, paging, u.with("format", "csv", "after", after)))
+	return ui.Render(c, http.StatusOK, listPage(page, g, paging, u.With("format", "csv", "after", after)))
 }

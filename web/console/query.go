@@ -8,46 +8,6 @@ import (
 	"millrace/internal/usage"
 )
 
-// Step is the width of a report's bucket.
-type Step string
-
-// The steps. Both are cut in the query's zone.
-const (
-	StepHour Step = "hour"
-	StepDay  Step = "day"
-)
-
-// GroupBy is what a report's rows are.
-type GroupBy string
-
-// The groups. ByDay asks for cells with an empty Group.
-const (
-	ByModel GroupBy = "model"
-	ByKey   GroupBy = "key"
-	ByDay   GroupBy = "day"
-)
-
-// UsageQuery asks for rated usage in a half-open span. From and To are multiples of 15 minutes.
-type UsageQuery struct {
-	From, To time.Time
-	Zone     *time.Location // hours and days are cut in it
-	Step     Step
-	Group    GroupBy
-	Model    string // only this model; empty = all
-	Key      ids.ID // only this key; Nil = all
-}
-
-// UsageCell is one bucket of one group. Cells without usage may be missing.
-type UsageCell struct {
-	Bucket   time.Time // start of the hour or day in the query's zone, as an instant
-	Group    string    // model name, key id (ids.Format) or ""
-	Label    string    // how the group reads
-	Requests int64
-	Errors   int64
-	Usage    usage.Vector
-	Cost     money.Nano
-}
-
 // RequestQuery asks for a page of requests, newest first.
 type RequestQuery struct {
 	After  string // cursor of the page before; empty = the newest

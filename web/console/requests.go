@@ -9,6 +9,7 @@ import (
 	"millrace/internal/ids"
 	"millrace/internal/money"
 	"millrace/internal/usage"
+	"millrace/web/report"
 	"millrace/web/session"
 	"millrace/web/ui"
 )
@@ -29,12 +30,12 @@ type requestsView struct {
 
 func (p *pages) requests(c echo.Context) error {
 	who, ctx := session.Must(c), c.Request().Context()
-	u := addressOf(c)
+	u := report.AddressOf(c)
 	q := RequestQuery{After: c.QueryParam("after"), Limit: requestsPerPage, Model: c.QueryParam("model"), Failed: c.QueryParam("ended") == "failed"}
 	if k := c.QueryParam("key"); k != "" {
 		id, err := ids.Parse(ids.Key, k)
 		if err != nil {
-			return c.Redirect(http.StatusSeeOther, u.with("key", ""))
+			return c.Redirect(http.StatusSeeOther, u.With("key", ""))
 		}
 		q.Key = id
 	}
@@ -44,16 +45,16 @@ func (p *pages) requests(c echo.Context) error {
 	}
 	v := requestsView{
 		page: ui.Page{Title: "Requests", Path: "/requests", Lead: "Every call, with what it cost. Prompts and answers are not stored."},
-		form: &ui.Form{Values: c.QueryParams()}, grid: requestGrid(list.Rows), csv: u.with("format", "csv", "after", q.After),
+		form: &ui.Form{Values: c.QueryParams()}, grid: requestGrid(list.Rows), csv: u.With("format", "csv", "after", q.After),
 	}
 	if c.QueryParam("format") == "csv" {
 		return ui.CSV(c, "requests", v.grid)
 	}
 	if q.After != "" {
-		v.paging.First = u.with()
+		v.paging.First = u.With()
 	}
 	if list.Next != "" {
-		v.paging.Next = u.with("after", list.Next)
+		v.paging.Next = u.With("after", list.Next)
 	}
 	if v.models, v.keys, err = p.filterOptions(c); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"millrace/internal/ids"
+	"millrace/web/report"
 	"millrace/web/session"
 	"millrace/web/ui"
 )
@@ -28,15 +29,21 @@ type usageView struct {
 	note          string
 }
 
+var noUsage = ui.Blank{
+	Icon: "chart-column", Title: "No usage in this range",
+	Text:   "Requests appear here within seconds of their end. Choose a longer range, or send a first request.",
+	Action: ui.Link{Href: "/playground", Text: "Open the playground"},
+}
+
 func (p *pages) usage(c echo.Context) error {
 	who, ctx := session.Must(c), c.Request().Context()
 	now := p.Clock.Now().In(who.Location())
-	s, m, g := spanOf(c.QueryParam, now), metricOf(c.QueryParam("metric")), groupOf(c.QueryParam("group"))
-	q := UsageQuery{From: s.from.UTC(), To: s.to.UTC(), Zone: who.Location(), Step: s.step, Group: g, Model: c.QueryParam("model")}
+	s, m, g := report.SpanOf(c.QueryParam, now), report.MetricOf(c.QueryParam("metric")), report.GroupOf(c.QueryParam("group"), report.ByModel, report.ByKey, report.ByDay)
+	q := report.Query{From: s.From.UTC(), To: s.To.UTC(), Zone: who.Location(), Step: s.Step, Group: g, Model: c.QueryParam("model")}
 	if k := c.QueryParam("key"); k != "" {
 		id, err := ids.Parse(ids.Key, k)
 		if err != nil {
-			return c.Redirect(http.StatusSeeOther, addressOf(c).with("key", ""))
+			return c.Redirect(http.StatusSeeOther, report.AddressOf(c).With("key", ""))
 		}
 		q.Key = id
 	}
@@ -44,21 +51,21 @@ func (p *pages) usage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	rep, u := newReport(cells, s, g, m), addressOf(c)
-	grid := rep.grid(firstColumn(g, s, who.Location()), func(r reportRow) ui.Cell { return narrow(u, g, s, r) })
+	rep, u := report.New(cells, s, g, m), report.AddressOf(c)
+	grid := rep.Grid(firstColumn(g, s, who.Location()), func(r report.Row) ui.Cell { return narrow(u, g, s, r) }, noUsage)
 	if c.QueryParam("format") == "csv" {
-		return ui.CSV(c, "usage-"+s.from.Format(dateLayout)+"-"+s.last().Format(dateLayout)+"-by-"+string(g), grid)
+		return ui.CSV(c, "usage-"+s.From.Format(report.DateLayout)+"-"+s.Last().Format(report.DateLayout)+"-by-"+string(g), grid)
 	}
 	asOf, err := p.Read.UsageAsOf(ctx, who)
 	if err != nil {
 		return err
 	}
 	v := usageView{
-		page:   ui.Page{Title: "Usage", Path: "/usage", Lead: s.title() + " · days begin at midnight in " + ui.ZoneName(who.Location(), now)},
-		ranges: s.links(u), groups: g.links(u), metrics: m.links(u),
-		from: s.from.Format(dateLayout), to: s.last().Format(dateLayout),
-		csv: u.with("format", "csv"), chart: rep.bars(m, m.title()+" by "+string(g)+", "+s.title()),
-		title: m.title() + ", " + s.title(), grid: grid, empty: len(rep.rows) == 0, note: asOfNote(asOf, now),
+		page:   ui.Page{Title: "Usage", Path: "/usage", Lead: s.Title() + " · days begin at midnight in " + ui.ZoneName(who.Location(), now)},
+		ranges: s.Links(u), groups: report.GroupLinks(u, g, report.ByModel, report.ByKey, report.ByDay), metrics: m.Links(u),
+		from: s.From.Format(report.DateLayout), to: s.Last().Format(report.DateLayout),
+		csv: u.With("format", "csv"), chart: rep.Bars(m, m.Title()+" by "+string(g)+", "+s.Title()),
+		title: m.Title() + ", " + s.Title(), grid: grid, empty: len(rep.Rows) == 0, note: asOfNote(asOf, now),
 	}
 	if v.filter, v.clear, err = p.filterOf(c, q, u); err != nil {
 		return err
@@ -71,59 +78,43 @@ func (p *pages) usage(c echo.Context) error {
 	return ui.Render(c, http.StatusOK, usagePage(v))
 }
 
-func groupOf(s string) GroupBy {
-	switch g := GroupBy(s); g {
-	case ByKey, ByDay:
-		return g
-	}
-	return ByModel
-}
-
-func (g GroupBy) links(u address) []ui.Segment {
-	return []ui.Segment{
-		{Href: u.with("group", ""), Text: "By model", On: g == ByModel},
-		{Href: u.with("group", "key"), Text: "By key", On: g == ByKey},
-		{Href: u.with("group", "day"), Text: "By time", On: g == ByDay},
-	}
-}
-
-func firstColumn(g GroupBy, s span, zone *time.Location) string {
+func firstColumn(g report.GroupBy, s report.Span, zone *time.Location) string {
 	switch {
-	case g == ByKey:
+	case g == report.ByKey:
 		return "Key"
-	case g == ByModel:
+	case g == report.ByModel:
 		return "Model"
-	case s.step == StepHour:
+	case s.Step == report.StepHour:
 		return "Hour (" + zone.String() + ")"
 	}
 	return "Day (" + zone.String() + ")"
 }
 
 // narrow makes a row's name a link to that row alone.
-func narrow(u address, g GroupBy, s span, r reportRow) ui.Cell {
+func narrow(u report.Address, g report.GroupBy, s report.Span, r report.Row) ui.Cell {
 	switch {
-	case g == ByModel:
-		return ui.L(u.with("model", r.group, "group", "key"), r.label)
-	case g == ByKey:
-		return ui.L(u.with("key", r.group, "group", "model"), r.label)
-	case s.step == StepDay:
-		c := ui.L(u.with("from", r.group, "to", r.group, "range", ""), r.label)
-		c.CSV = r.group
+	case g == report.ByModel:
+		return ui.L(u.With("model", r.Group, "group", "key"), r.Label)
+	case g == report.ByKey:
+		return ui.L(u.With("key", r.Group, "group", "model"), r.Label)
+	case s.Step == report.StepDay:
+		c := ui.L(u.With("from", r.Group, "to", r.Group, "range", ""), r.Label)
+		c.CSV = r.Group
 		return c
 	}
-	c := ui.T(r.label)
-	c.CSV = r.group + " " + r.label
+	c := ui.T(r.Label)
+	c.CSV = r.Group + " " + r.Label
 	return c
 }
 
 // filterOf says in words what the page is narrowed to, and where the whole is.
-func (p *pages) filterOf(c echo.Context, q UsageQuery, u address) (text, clear string, err error) {
+func (p *pages) filterOf(c echo.Context, q report.Query, u report.Address) (text, clear string, err error) {
 	switch {
 	case q.Model != "":
-		return "model " + q.Model, u.with("model", "", "group", ""), nil
+		return "model " + q.Model, u.With("model", "", "group", ""), nil
 	case q.Key != ids.Nil:
 		k, err := p.Read.Key(c.Request().Context(), session.Must(c), q.Key)
-		return "key " + k.Name, u.with("key", "", "group", "key"), err
+		return "key " + k.Name, u.With("key", "", "group", "key"), err
 	}
 	return "", "", nil
 }

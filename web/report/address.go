@@ -1,4 +1,4 @@
-package console
+package report
 
 import (
 	"net/url"
@@ -6,25 +6,25 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// address is a page's own URL: the state of its filters.
-type address struct {
+// Address is a page's own URL: the state of its filters.
+type Address struct {
 	path string
 	q    url.Values
 }
 
-// addressOf is the request's address without what must not be kept in a link.
-func addressOf(c echo.Context) address {
+// AddressOf is the request's address without what must not be kept in a link.
+func AddressOf(c echo.Context) Address {
 	q := url.Values{}
 	for k, v := range c.QueryParams() {
 		if k != "done" && k != "format" && k != "after" && len(v) > 0 && v[0] != "" {
 			q.Set(k, v[0])
 		}
 	}
-	return address{c.Request().URL.Path, q}
+	return Address{c.Request().URL.Path, q}
 }
 
-// with is the address with some parameters changed, in pairs of name and value; an empty value removes one.
-func (a address) with(pairs ...string) string {
+// With is the address with some parameters changed, in pairs of name and value; an empty value removes one.
+func (a Address) With(pairs ...string) string {
 	q := url.Values{}
 	for k, v := range a.q {
 		q[k] = v
