@@ -118,6 +118,7 @@ CREATE TABLE control_tokens (
   created_at timestamptz NOT NULL DEFAULT now(),
   revoked_at timestamptz
 );
+CREATE UNIQUE INDEX control_tokens_one_live_name ON control_tokens (name) WHERE revoked_at IS NULL;
 GRANT SELECT, INSERT, UPDATE, DELETE ON login_links, sessions, outbox, control_tokens TO millrace_system;
 
 -- What a repeated request of the control API made the first time (where nothing else is unique about it).

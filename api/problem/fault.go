@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"millrace/db"
 	"millrace/internal/fault"
 )
 
-// Fault is fault.Of for errors at the edge: it also knows the errors of the router, of body limits and of deadlines.
+// databaseRetry is when a request that found the database away may come again.
+const databaseRetry = time.Second
+
+// Fault is fault.Of for errors at the edge: it also knows the errors of the router, of body limits, of deadlines and of a database that went away mid-way.
 func Fault(err error) *fault.Fault {
 	var f *fault.Fault
 	if errors.As(err, &f) {
@@ -23,6 +28,8 @@ func Fault(err error) *fault.Fault {
 		return fault.New(fault.TooLarge, "The request body is larger than %d bytes.", tooLarge.Limit).WithCause(err)
 	case errors.As(err, &routed):
 		return ofStatus(routed.Code).WithCause(err)
+	case db.Away(err):
+		return fault.New(fault.Unavailable, "The service's database is away just now. Try again.").WithRetryAfter(databaseRetry).WithCause(err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fault.New(fault.Unavailable, "The request took too long. Try again.").WithCause(err)
 	}

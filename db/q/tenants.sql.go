@@ -66,17 +66,6 @@ func (q *Queries) ClaimIdempotencyKey(ctx context.Context, arg ClaimIdempotencyK
 	return i, err
 }
 
-const controlTokenNameTaken = `-- name: ControlTokenNameTaken :one
-SELECT EXISTS (SELECT FROM control_tokens WHERE name = $1 AND revoked_at IS NULL)
-`
-
-func (q *Queries) ControlTokenNameTaken(ctx context.Context, name string) (bool, error) {
-	row := q.db.QueryRow(ctx, controlTokenNameTaken, name)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
-}
-
 const countLiveKeys = `-- name: CountLiveKeys :one
 SELECT count(*) FROM api_keys
 WHERE org_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2::timestamptz)
@@ -1049,7 +1038,7 @@ func (q *Queries) ListSessions(ctx context.Context, arg ListSessionsParams) ([]S
 }
 
 const lockKey = `-- name: LockKey :one
-SELECT org_id, id, project_id, name, hash, prefix, last4, created_by, created_at, expires_at, revoked_at, hidden, last_used_at, rpm, tpm, concurrency FROM api_keys WHERE org_id = $1 AND id = $2 FOR UPDATE
+SELECT org_id, id, project_id, name, hash, prefix, last4, created_by, created_at, expires_at, revoked_at, hidden, last_used_at, rpm, tpm, concurrency FROM api_keys WHERE org_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 type LockKeyParams struct {
@@ -1119,6 +1108,36 @@ func (q *Queries) LockOwners(ctx context.Context, orgID ids.ID) ([]ids.ID, error
 			return nil, err
 		}
 		items = append(items, user_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockProjects = `-- name: LockProjects :many
+SELECT org_id, id, name, created_at, archived_at FROM projects WHERE org_id = $1 ORDER BY id FOR UPDATE
+`
+
+func (q *Queries) LockProjects(ctx context.Context, orgID ids.ID) ([]Project, error) {
+	rows, err := q.db.Query(ctx, lockProjects, orgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Project
+	for rows.Next() {
+		var i Project
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.ID,
+			&i.Name,
+			&i.CreatedAt,
+			&i.ArchivedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -41,6 +41,9 @@ SELECT * FROM projects WHERE org_id = $1 AND id = $2;
 -- name: ListProjects :many
 SELECT * FROM projects WHERE org_id = $1 ORDER BY id;
 
+-- name: LockProjects :many
+SELECT * FROM projects WHERE org_id = $1 ORDER BY id FOR UPDATE;
+
 -- name: CountProjects :one
 SELECT count(*) FROM projects WHERE org_id = $1 AND archived_at IS NULL;
 
@@ -153,9 +156,6 @@ SELECT * FROM control_tokens WHERE token_hash = $1;
 -- name: RevokeControlToken :one
 UPDATE control_tokens SET revoked_at = $2 WHERE name = $1 AND revoked_at IS NULL RETURNING *;
 
--- name: ControlTokenNameTaken :one
-SELECT EXISTS (SELECT FROM control_tokens WHERE name = $1 AND revoked_at IS NULL);
-
 -- name: ListControlTokens :many
 SELECT name, created_at, revoked_at FROM control_tokens ORDER BY created_at DESC, name;
 
@@ -168,7 +168,7 @@ RETURNING *;
 SELECT * FROM api_keys WHERE org_id = $1 AND id = $2;
 
 -- name: LockKey :one
-SELECT * FROM api_keys WHERE org_id = $1 AND id = $2 FOR UPDATE;
+SELECT * FROM api_keys WHERE org_id = $1 AND id = $2 FOR NO KEY UPDATE;
 
 -- name: ListKeys :many
 -- Newest first, revoked and expired ones too: their usage is still shown. Hidden ones never.

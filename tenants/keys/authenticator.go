@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"millrace/db/bus"
 	"millrace/internal/clock"
 	"millrace/internal/ids"
 	"millrace/tenants/secret"
@@ -115,7 +116,17 @@ func (a *Authenticator) find(h Hash, now time.Time) (e *entry, absent bool) {
 	return nil, known && now.Before(until)
 }
 
-// Invalidate takes a notice from the bus (see Subject): the key, or every key of the organization, is read anew before
+// Subscriber gives notices: *bus.Bus.
+type Subscriber interface {
+	Subscribe(subject string, fn func(subject string, data []byte)) (stop func(), err error)
+}
+
+// Follow takes the notices of changed keys from the bus until stop is called.
+func (a *Authenticator) Follow(b Subscriber) (stop func(), err error) {
+	return b.Subscribe(bus.NoticeKey, func(_ string, data []byte) { a.Invalidate(data) })
+}
+
+// Invalidate takes a notice from the bus (bus.NoticeKey): the key, or every key of the organization, is read anew before
 // it is next used. A query under way is not believed about it.
 func (a *Authenticator) Invalidate(payload []byte) {
 	var h Hash

@@ -14,9 +14,6 @@ import (
 	"millrace/internal/ids"
 )
 
-// Subject is the bus subject of invalidations. The payload is a key's hash in hex, or an organization's id.
-const Subject = "notice.key"
-
 // Times of the Authenticator.
 const (
 	HardTTL         = 10 * time.Second // the oldest answer that is used while the database is there

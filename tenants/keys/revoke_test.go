@@ -165,12 +165,29 @@ func TestAnIdleGatewayNoticesThatTheDatabaseIsBack(t *testing.T) {
 		src := newFakeSource()
 		who := somebody()
 		key, h := src.add(who)
+		cold, _ := src.add(somebody())
 		a := start(t, src, always)
 		mustPass(t, a, key, who)
 		src.set(func(s *fakeSource) { s.down = true })
+		if _, err := a.Authenticate(t.Context(), cold); !fault.Is(err, fault.Unavailable) {
+			t.Fatalf("got %v", err)
+		}
 		sleep(30 * time.Second)
-		mustPass(t, a, key, who)
 		src.set(func(s *fakeSource) { s.down = false })
+		src.revoke(h)
+		sleep(HardTTL)
+		mustRefuse(t, a, key, "api_key_revoked")
+	})
+}
+
+// A valid epoch prolongs entries only while the database is away.
+func TestAnIdleKeyIsReadAnewAfterHardTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newFakeSource()
+		who := somebody()
+		key, h := src.add(who)
+		a := start(t, src, always)
+		mustPass(t, a, key, who)
 		src.revoke(h)
 		sleep(HardTTL)
 		mustRefuse(t, a, key, "api_key_revoked")

@@ -28,7 +28,9 @@ type fakeSource struct {
 
 var errDown = errors.New("connection refused")
 
-func newFakeSource() *fakeSource { return &fakeSource{records: map[Hash]Record{}, asked: map[Hash]int{}} }
+func newFakeSource() *fakeSource {
+	return &fakeSource{records: map[Hash]Record{}, asked: map[Hash]int{}}
+}
 
 func (s *fakeSource) Lookup(ctx context.Context, hashes []Hash) ([]Record, error) {
 	s.mu.Lock()

@@ -1,0 +1,254 @@
+package tenants
+
+import (
+	"context"
+	"regexp"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"millrace/db/q"
+	"millrace/internal/fault"
+	"millrace/internal/ids"
+	"millrace/internal/money"
+)
+
+// Failure policies: what a customer pays when the engine fails after the first token.
+const (
+	PayDelivered = "delivered"
+	PayNothing   = "nothing"
+)
+
+// StandardBook is the price book of customers without a contract of their own.
+const StandardBook = "standard"
+
+const (
+	maxOrgName     = 200
+	maxProjectName = 100
+	defaultProject = "Default"
+)
+
+// Org is a customer.
+type Org struct {
+	ID            ids.ID     `json:"id"`
+	Name          string     `json:"name"`
+	TimeZone      string     `json:"time_zone"` // IANA name
+	FailurePolicy string     `json:"failure_policy"`
+	PriceBook     string     `json:"price_book"`
+	CreditLimit   money.Nano `json:"credit_limit_nano"`
+	CreatedAt     time.Time  `json:"created_at"`
+	SuspendedAt   *time.Time `json:"suspended_at,omitempty"`
+}
+
+func orgOf(r q.Org) Org {
+	return Org{ID: r.OrgID, Name: r.Name, TimeZone: r.TimeZone, FailurePolicy: r.FailurePolicy, PriceBook: r.PriceBook,
+		CreditLimit: money.Nano(r.CreditLimitNano), CreatedAt: r.CreatedAt, SuspendedAt: r.SuspendedAt}
+}
+
+// NewOrg describes an organization to make. Empty fields take their defaults: UTC, PayDelivered, StandardBook, no owner.
+type NewOrg struct {
+	Name          string
+	TimeZone      string
+	FailurePolicy string
+	PriceBook     string
+	Owner         string // e-mail address of the first owner
+	// IdempotencyKey makes a repeated request give the organization that the first one made; "" = always a new one.
+	IdempotencyKey string
+}
+
+func (in *NewOrg) validate() (err error) {
+	if in.Name, err = Name("name", in.Name, maxOrgName); err != nil {
+		return err
+	}
+	if in.TimeZone == "" {
+		in.TimeZone = "UTC"
+	}
+	if in.FailurePolicy == "" {
+		in.FailurePolicy = PayDelivered
+	}
+	if in.PriceBook == "" {
+		in.PriceBook = StandardBook
+	}
+	if in.Owner != "" {
+		if in.Owner, err = Email("owner_email", in.Owner); err != nil {
+			return err
+		}
+	}
+	return validateTerms(in.TimeZone, in.FailurePolicy, in.PriceBook)
+}
+
+var bookName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+
+func validateTerms(zone, policy, book string) error {
+	// LoadLocation also takes "Local", which would be the server's zone.
+	if _, err := time.LoadLocation(zone); err != nil || zone == "" || zone == "Local" {
+		return fault.New(fault.Invalid, "%q is no IANA time zone, for example Europe/Berlin.", zone).WithParam("time_zone")
+	}
+	if policy != PayDelivered && policy != PayNothing {
+		return fault.New(fault.Invalid, "The failure policy is delivered or nothing.").WithParam("failure_policy")
+	}
+	if !bookName.MatchString(book) {
+		return fault.New(fault.Invalid, "A price book's name has up to 64 small letters, digits, dots, dashes and underscores.").WithParam("price_book")
+	}
+	return nil
+}
+
+// CreateOrg makes an organization with a first project and, when named, its owner. Operators only.
+func (s *Service) CreateOrg(ctx context.Context, by Actor, in NewOrg) (org Org, err error) {
+	if err := by.RequireOperator(); err != nil {
+		return Org{}, err
+	}
+	key := in.IdempotencyKey
+	if err := in.validate(); err != nil {
+		return Org{}, err
+	}
+	err = s.system(ctx, func(tx pgx.Tx, rows *q.Queries) error {
+		id := ids.New()
+		made, err := s.claim(ctx, rows, by, "org.create", key, in, id)
+		if err != nil {
+			return err
+		}
+		if made != id {
+			row, err := rows.GetOrg(ctx, made)
+			org = orgOf(row)
+			return err
+		}
+		row, err := rows.InsertOrg(ctx, q.InsertOrgParams{OrgID: id, Name: in.Name, TimeZone: in.TimeZone,
+			FailurePolicy: in.FailurePolicy, PriceBook: in.PriceBook, CreatedAt: s.now()})
+		if err != nil {
+			return err
+		}
+		org = orgOf(row)
+		if err := s.audit(ctx, tx, by, id, "org.create", ids.Format(ids.Org, id), nil, org); err != nil {
+			return err
+		}
+		if _, err := s.insertProject(ctx, tx, rows, by, id, defaultProject); err != nil {
+			return err
+		}
+		if in.Owner == "" {
+			return nil
+		}
+		_, err = s.insertMember(ctx, tx, rows, by, org, in.Owner, Owner)
+		return err
+	})
+	return org, err
+}
+
+// Org gives one organization.
+func (s *Service) Org(ctx context.Context, by Actor, id ids.ID) (org Org, err error) {
+	if err := by.Require(OrgRead, id); err != nil {
+		return Org{}, err
+	}
+	err = s.inOrg(ctx, id, func(_ pgx.Tx, rows *q.Queries) error {
+		row, err := rows.GetOrg(ctx, id)
+		org = orgOf(row)
+		return Found(err, "organization")
+	})
+	return org, err
+}
+
+// Orgs lists organizations whose name contains search, newest first, older than before. Operators only.
+func (s *Service) Orgs(ctx context.Context, by Actor, search string, before ids.ID, limit int) (orgs []Org, err error) {
+	if err := by.RequireOperator(); err != nil {
+		return nil, err
+	}
+	err = s.system(ctx, func(_ pgx.Tx, rows *q.Queries) error {
+		found, err := rows.ListOrgs(ctx, q.ListOrgsParams{Search: search, Before: before, MaxRows: Page(limit)})
+		orgs = each(found, orgOf)
+		return err
+	})
+	return orgs, err
+}
+
+// OrgChange names what to change; nil leaves a field as it is.
+type OrgChange struct {
+	Name          *string
+	TimeZone      *string
+	FailurePolicy *string // operators only: it decides who bears the cost of a failure
+	PriceBook     *string // operators only
+}
+
+// UpdateOrg changes an organization's name and terms. Gateways use the new ones at once.
+func (s *Service) UpdateOrg(ctx context.Context, by Actor, id ids.ID, c OrgChange) (org Org, err error) {
+	if err := by.Require(OrgManage, id); err != nil {
+		return Org{}, err
+	}
+	if c.FailurePolicy != nil || c.PriceBook != nil {
+		if err := by.RequireOperator(); err != nil {
+			return Org{}, err
+		}
+	}
+	err = s.changeOrg(ctx, by, id, "org.update", func(rows *q.Queries, old q.Org) (q.Org, error) {
+		next := q.UpdateOrgParams{OrgID: id, Name: or(c.Name, old.Name), TimeZone: or(c.TimeZone, old.TimeZone),
+			FailurePolicy: or(c.FailurePolicy, old.FailurePolicy), PriceBook: or(c.PriceBook, old.PriceBook)}
+		if next.Name, err = Name("name", next.Name, maxOrgName); err != nil {
+			return q.Org{}, err
+		}
+		if err := validateTerms(next.TimeZone, next.FailurePolicy, next.PriceBook); err != nil {
+			return q.Org{}, err
+		}
+		return rows.UpdateOrg(ctx, next)
+	}, &org)
+	return org, err
+}
+
+// SuspendOrg refuses the organization's requests from now on. Operators only. It is no error to do it twice.
+func (s *Service) SuspendOrg(ctx context.Context, by Actor, id ids.ID) (Org, error) {
+	now := s.now()
+	return s.setSuspended(ctx, by, id, "org.suspend", &now)
+}
+
+// RestoreOrg ends a suspension. Operators only.
+func (s *Service) RestoreOrg(ctx context.Context, by Actor, id ids.ID) (Org, error) {
+	return s.setSuspended(ctx, by, id, "org.restore", nil)
+}
+
+func (s *Service) setSuspended(ctx context.Context, by Actor, id ids.ID, action string, at *time.Time) (org Org, err error) {
+	if err := by.RequireOperator(); err != nil {
+		return Org{}, err
+	}
+	err = s.changeOrg(ctx, by, id, action, func(rows *q.Queries, old q.Org) (q.Org, error) {
+		if (old.SuspendedAt == nil) == (at == nil) {
+			return old, nil
+		}
+		return rows.SetOrgSuspended(ctx, q.SetOrgSuspendedParams{OrgID: id, SuspendedAt: at})
+	}, &org)
+	return org, err
+}
+
+// changeOrg locks the organization, changes it, audits a real change, and tells gateways.
+func (s *Service) changeOrg(ctx context.Context, by Actor, id ids.ID, action string, change func(*q.Queries, q.Org) (q.Org, error), out *Org) error {
+	changed := false
+	err := s.system(ctx, func(tx pgx.Tx, rows *q.Queries) error {
+		old, err := rows.LockOrg(ctx, id)
+		if err != nil {
+			return Found(err, "organization")
+		}
+		row, err := change(rows, old)
+		if err != nil {
+			return err
+		}
+		*out = orgOf(row)
+		if changed = !orgOf(row).equal(orgOf(old)); !changed {
+			return nil
+		}
+		return s.audit(ctx, tx, by, id, action, ids.Format(ids.Org, id), orgOf(old), *out)
+	})
+	if err == nil && changed {
+		s.noticeOrg(ctx, id)
+	}
+	return err
+}
+
+func (o Org) equal(p Org) bool {
+	sameSuspension := (o.SuspendedAt == nil) == (p.SuspendedAt == nil)
+	o.SuspendedAt, p.SuspendedAt = nil, nil
+	return sameSuspension && o == p
+}
+
+func or(changed *string, old string) string {
+	if changed != nil {
+		return *changed
+	}
+	return old
+}

@@ -1,0 +1,72 @@
+package tenants
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"millrace/db/q"
+	"millrace/internal/ids"
+	"millrace/tenants/audit"
+)
+
+// How long what is over is kept.
+const (
+	keepLinks    = 7 * 24 * time.Hour
+	keepSessions = 30 * 24 * time.Hour
+	keepMail     = 30 * 24 * time.Hour
+)
+
+// Mail is a message that waits to be sent, or, without a mail server, to be read by an operator.
+type Mail struct {
+	ID        ids.ID
+	Recipient string
+	Subject   string
+	Body      string
+	CreatedAt time.Time
+	SentAt    *time.Time
+}
+
+func (s *Service) mail(ctx context.Context, rows *q.Queries, to, subject, body string) error {
+	return rows.InsertOutbox(ctx, q.InsertOutboxParams{ID: ids.New(), Recipient: to, Subject: subject, Body: body, CreatedAt: s.now()})
+}
+
+// Outbox lists mail, newest first, older than before. Operators only: bodies hold sign-in links.
+func (s *Service) Outbox(ctx context.Context, by Actor, before ids.ID, limit int) (mails []Mail, err error) {
+	if err := by.RequireOperator(); err != nil {
+		return nil, err
+	}
+	err = s.system(ctx, func(_ pgx.Tx, rows *q.Queries) error {
+		found, err := rows.ListOutbox(ctx, q.ListOutboxParams{Before: before, MaxRows: Page(limit)})
+		mails = each(found, func(r q.Outbox) Mail { return Mail(r) })
+		return err
+	})
+	return mails, err
+}
+
+// Audit lists what was done in an organization (ids.Nil: the operator's own matters), newest first, older than before.
+func (s *Service) Audit(ctx context.Context, by Actor, org, before ids.ID, limit int) (entries []audit.Entry, err error) {
+	if err := by.Require(AuditRead, org); err != nil {
+		return nil, err
+	}
+	err = s.inOrg(ctx, org, func(tx pgx.Tx, _ *q.Queries) error {
+		entries, err = audit.List(ctx, tx, org, before, Page(limit))
+		return err
+	})
+	return entries, err
+}
+
+// Sweep deletes links, sessions and mail that have been over for long. A worker calls it now and then.
+func (s *Service) Sweep(ctx context.Context) error {
+	return s.system(ctx, func(_ pgx.Tx, rows *q.Queries) error {
+		now := s.now()
+		if err := rows.DeleteOldLoginLinks(ctx, now.Add(-keepLinks)); err != nil {
+			return err
+		}
+		if err := rows.DeleteOldSessions(ctx, now.Add(-keepSessions)); err != nil {
+			return err
+		}
+		return rows.DeleteOldOutbox(ctx, now.Add(-keepMail))
+	})
+}
