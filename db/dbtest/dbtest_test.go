@@ -1,63 +1,89 @@
-package dbtest
+package dbtest_test
 
 import (
+	"context"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"millrace/db"
+	"millrace/db/dbtest"
 	"millrace/internal/ids"
 )
 
-func orgs(t *testing.T, d *db.DB, s db.Scope) (n int) {
-	t.Helper()
-	err := d.InTx(t.Context(), s, func(tx pgx.Tx) error {
-		return tx.QueryRow(t.Context(), "select count(*) from orgs").Scan(&n)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-func TestDatabasesAreApartAndRowsBelongToTheirOrganization(t *testing.T) {
-	a, b := New(t), New(t)
-	one, two := ids.New(), ids.New()
-	err := a.InTx(t.Context(), db.System(), func(tx pgx.Tx) error {
-		_, err := tx.Exec(t.Context(), "insert into orgs (org_id, name) values ($1, 'one'), ($2, 'two')", one, two)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		name  string
-		d     *db.DB
-		scope db.Scope
-		want  int
-	}{{"system", a, db.System(), 2}, {"own", a, db.Org(one), 1}, {"none", a, db.Org(ids.Nil), 0}, {"other database", b, db.System(), 0}} {
-		if got := orgs(t, c.d, c.scope); got != c.want {
-			t.Errorf("%s sees %d organizations, want %d", c.name, got, c.want)
-		}
-	}
-	err = a.InTx(t.Context(), db.Org(one), func(tx pgx.Tx) error {
-		_, err := tx.Exec(t.Context(), "insert into projects (org_id, id, name) values ($1, $2, 'stolen')", two, ids.New())
-		return err
-	})
-	if err == nil {
-		t.Error("wrote a row of another organization")
-	}
-}
-
-func BenchmarkInTx(b *testing.B) {
-	d, org := New(b), ids.New()
-	for b.Loop() {
-		err := d.InTx(b.Context(), db.Org(org), func(tx pgx.Tx) error {
+func TestDatabasesAreApart(t *testing.T) {
+	for range 2 {
+		d := dbtest.New(t)
+		err := d.InTx(t.Context(), db.System(), func(tx pgx.Tx) error {
 			var n int
-			return tx.QueryRow(b.Context(), "select 1").Scan(&n)
+			if err := tx.QueryRow(t.Context(), "SELECT count(*) FROM orgs").Scan(&n); err != nil {
+				return err
+			}
+			if n != 0 {
+				t.Errorf("a new database holds %d organizations", n)
+			}
+			_, err := tx.Exec(t.Context(), "INSERT INTO orgs (org_id, name) VALUES ($1, 'one')", ids.New())
+			return err
 		})
 		if err != nil {
-			b.Fatal(err)
+			t.Fatal(err)
 		}
+	}
+}
+
+func TestDatabaseIsDropped(t *testing.T) {
+	var url string
+	t.Run("use", func(t *testing.T) { url = dbtest.URL(t) })
+	if conn, err := pgx.Connect(t.Context(), url); err == nil {
+		conn.Close(t.Context())
+		t.Error("the database is still there after its test")
+	}
+}
+
+func TestEmptyHasNoSchema(t *testing.T) {
+	conn, err := pgx.Connect(t.Context(), dbtest.Empty(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	var n int
+	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").Scan(&n); err != nil || n != 0 {
+		t.Errorf("%d tables, %v; want none", n, err)
+	}
+}
+
+func TestBusIsFresh(t *testing.T) {
+	for range 2 {
+		b := dbtest.Bus(t)
+		got := make(chan string, 1)
+		stop, err := b.Subscribe("hello", func(_ string, data []byte) { got <- string(data) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+		if err := b.Publish("hello", []byte("you")); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case s := <-got:
+			if s != "you" {
+				t.Errorf("got %q", s)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("nothing came")
+		}
+		names := b.JetStream().StreamNames(t.Context())
+		for name := range names.Name() {
+			t.Errorf("stream %s in a fresh server", name)
+		}
+	}
+}
+
+// What a test pays for its database: copy, connect, drop.
+func BenchmarkNew(b *testing.B) {
+	for i := range b.N {
+		b.Run(strconv.Itoa(i), func(b *testing.B) { dbtest.New(b) })
 	}
 }
