@@ -195,7 +195,7 @@ func (q *Queries) InsertModel(ctx context.Context, arg InsertModelParams) (Model
 
 const listUnits = `-- name: ListUnits :many
 SELECT u.id, u.name, u.model_id, u.engine, u.host_id, u.upstream_model, u.base_url, u.wanted, u.created_at,
-       u.sealed_key IS NOT NULL AS has_key, m.name AS model_name, COALESCE(h.name, '') AS host_name
+       (u.sealed_key IS NOT NULL)::boolean AS has_key, m.name AS model_name, COALESCE(h.name, '') AS host_name
 FROM units u
 JOIN models m ON m.id = u.model_id
 LEFT JOIN hosts h ON h.id = u.host_id
@@ -213,7 +213,7 @@ type ListUnitsRow struct {
 	BaseUrl       string
 	Wanted        string
 	CreatedAt     time.Time
-	HasKey        interface{}
+	HasKey        bool
 	ModelName     string
 	HostName      string
 }

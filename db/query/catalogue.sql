@@ -15,7 +15,7 @@ ORDER BY u.id;
 -- name: ListUnits :many
 -- Every unit that is not gone, for people.
 SELECT u.id, u.name, u.model_id, u.engine, u.host_id, u.upstream_model, u.base_url, u.wanted, u.created_at,
-       u.sealed_key IS NOT NULL AS has_key, m.name AS model_name, COALESCE(h.name, '') AS host_name
+       (u.sealed_key IS NOT NULL)::boolean AS has_key, m.name AS model_name, COALESCE(h.name, '') AS host_name
 FROM units u
 JOIN models m ON m.id = u.model_id
 LEFT JOIN hosts h ON h.id = u.host_id

@@ -1,0 +1,165 @@
+package catalogue
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"millrace/agents/wire"
+	"millrace/db/q"
+	"millrace/internal/ids"
+	"millrace/serving/engine"
+	"millrace/serving/internal/upstream"
+)
+
+// Times and sizes of connections.
+const (
+	dialTimeout   = 5 * time.Second
+	tcpKeepAlive  = 15 * time.Second
+	probeIdle     = 4 * time.Second // below uvicorn's 5 s
+	probeMaxConns = 4
+)
+
+// DialHost opens a connection to a host's agent, with TLS and both identities checked where the address asks for it.
+type DialHost func(ctx context.Context, host ids.ID, address string, secure bool) (net.Conn, error)
+
+// Unit is something that serves a model. It is never changed.
+type Unit struct {
+	ID            ids.ID
+	Name          string
+	Model         ids.ID
+	Driver        engine.Driver
+	UpstreamModel string      // the name the engine knows
+	Base          string      // attached: its URL; placed: the agent's address of it
+	Header        http.Header // what every request to it carries: its key. Never log it.
+	Attached      bool
+	Host          ids.ID            // placed only
+	Transport     http.RoundTripper // for probes and questions; adds Header
+
+	pool *upstream.Pool
+	head []byte
+	key  unitKey
+}
+
+// unitKey is everything that makes a unit another one.
+type unitKey struct {
+	name, engine, model, base, data, sealed string
+	modelID, host                           ids.ID
+}
+
+func keyOf(r *q.CatalogueUnitsRow) unitKey {
+	k := unitKey{name: r.Name, engine: r.Engine, model: r.UpstreamModel, base: r.BaseUrl, data: r.DataUrl,
+		sealed: string(r.SealedKey), modelID: r.ModelID}
+	if r.HostID != nil {
+		k.host = *r.HostID
+	}
+	return k
+}
+
+func sealContext(unit ids.ID) string { return "unit/" + unit.String() }
+
+func (c *Catalogue) newUnit(r *q.CatalogueUnitsRow) (*Unit, error) {
+	driver, err := engine.Lookup(engine.Family(r.Engine))
+	if err != nil {
+		return nil, err
+	}
+	u := &Unit{ID: r.ID, Name: r.Name, Model: r.ModelID, Driver: driver, UpstreamModel: r.UpstreamModel,
+		Header: http.Header{}, Attached: r.HostID == nil, key: keyOf(r), Base: r.BaseUrl}
+	if !u.Attached {
+		u.Host = *r.HostID
+		u.Base = strings.TrimRight(r.DataUrl, "/") + wire.DataPrefix + r.ID.String()
+	}
+	if len(r.SealedKey) > 0 {
+		secret, err := c.o.Sealer.Open(r.SealedKey, sealContext(r.ID))
+		if err != nil {
+			return nil, err
+		}
+		u.Header.Set("Authorization", "Bearer "+string(secret))
+	}
+	return u, c.connect(u)
+}
+
+// connect makes the unit's pools. Nothing is dialled before it is needed.
+func (c *Catalogue) connect(u *Unit) error {
+	target, err := url.Parse(u.Base)
+	if err != nil || target.Host == "" {
+		return fmt.Errorf("catalogue: %q is no address", u.Base)
+	}
+	secure := target.Scheme == "https"
+	address := target.Host
+	if target.Port() == "" {
+		address = net.JoinHostPort(target.Hostname(), map[bool]string{false: "80", true: "443"}[secure])
+	}
+	dial := func(ctx context.Context) (net.Conn, error) {
+		switch {
+		case u.Attached:
+			return dialDirect(ctx, address, target.Hostname(), secure)
+		case c.o.DialHost == nil:
+			return nil, errNoDialer
+		}
+		return c.o.DialHost(ctx, u.Host, address, secure)
+	}
+	u.pool = upstream.NewPool(dial, c.o.Clock)
+	u.head = chatHead(target, u.Header)
+	forProbes := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
+	u.Transport = &probes{header: u.Header, next: &http.Transport{DialContext: forProbes, DialTLSContext: forProbes,
+		DisableCompression: true, MaxIdleConnsPerHost: probeMaxConns, IdleConnTimeout: probeIdle}}
+	return nil
+}
+
+// chatHead is the head of every Chat Completions request to the unit.
+func chatHead(base *url.URL, header http.Header) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "POST %s%s HTTP/1.1\r\nHost: %s\r\n", strings.TrimRight(base.EscapedPath(), "/"), engine.ChatPath, base.Host)
+	b.WriteString("Content-Type: application/json\r\nAccept: text/event-stream\r\nUser-Agent: millrace\r\n")
+	_ = header.Write(&b) // a Builder never fails; Write cleans values of line breaks
+	return []byte(b.String())
+}
+
+func dialDirect(ctx context.Context, address, name string, secure bool) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTimeout, KeepAlive: tcpKeepAlive}
+	raw, err := d.DialContext(ctx, "tcp", address)
+	if err != nil || !secure {
+		return raw, err
+	}
+	conn := tls.Client(raw, &tls.Config{ServerName: name, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12})
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Pool gives the connections for requests. Only serving can use it: its package is internal to serving.
+func (u *Unit) Pool() *upstream.Pool { return u.pool }
+
+// ChatHead is the head of a Chat Completions request, as upstream.Request wants it.
+func (u *Unit) ChatHead() []byte { return u.head }
+
+// Client is an HTTP client for probes and questions, not for customers' requests. Deadlines come by context.
+func (u *Unit) Client() *http.Client { return &http.Client{Transport: u.Transport} }
+
+func (u *Unit) close() {
+	u.pool.Close()
+	u.Transport.(*probes).next.CloseIdleConnections()
+}
+
+// probes adds a unit's headers to requests.
+type probes struct {
+	header http.Header
+	next   *http.Transport
+}
+
+// RoundTrip implements http.RoundTripper.
+func (p *probes) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for name, values := range p.header {
+		r.Header[name] = values
+	}
+	return p.next.RoundTrip(r)
+}
