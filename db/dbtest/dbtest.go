@@ -107,7 +107,7 @@ func (s *server) create(ctx context.Context, t testing.TB, template string) stri
 	t.Helper()
 	name := fmt.Sprintf("t_%d_%d", os.Getpid(), serial.Add(1))
 	// A process id comes round again: a killed process may have left a database of this name.
-	for _, sql := range []string{"DROP DATABASE IF EXISTS " + name + " WITH (FORCE)", "CREATE DATABASE " + name + " TEMPLATE " + template} {
+	for _, sql := range []string{"DROP DATABASE IF EXISTS " + name + " WITH (FORCE)", "CREATE DATABASE " + name + " TEMPLATE " + template + " STRATEGY FILE_COPY"} {
 		if _, err := s.admin.Exec(ctx, sql); err != nil {
 			t.Fatalf("dbtest: %s: %v", sql, err)
 		}
