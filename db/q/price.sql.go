@@ -153,43 +153,6 @@ func (q *Queries) PriceAt(ctx context.Context, arg PriceAtParams) (PriceVersion,
 	return i, err
 }
 
-const priceInBookAt = `-- name: PriceInBookAt :one
-SELECT id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at FROM price_versions
-WHERE model_id = $1 AND book = $2 AND effective_at <= $3 AND cancelled_at IS NULL
-ORDER BY effective_at DESC
-LIMIT 1
-`
-
-type PriceInBookAtParams struct {
-	ModelID ids.ID
-	Book    string
-	At      time.Time
-}
-
-func (q *Queries) PriceInBookAt(ctx context.Context, arg PriceInBookAtParams) (PriceVersion, error) {
-	row := q.db.QueryRow(ctx, priceInBookAt, arg.ModelID, arg.Book, arg.At)
-	var i PriceVersion
-	err := row.Scan(
-		&i.ID,
-		&i.ModelID,
-		&i.Book,
-		&i.EffectiveAt,
-		&i.InputPico,
-		&i.CachedPico,
-		&i.CacheWritePico,
-		&i.OutputPico,
-		&i.ReasoningPico,
-		&i.ImagePico,
-		&i.AudioPico,
-		&i.RequestPico,
-		&i.Note,
-		&i.CreatedBy,
-		&i.CreatedAt,
-		&i.CancelledAt,
-	)
-	return i, err
-}
-
 const priceSchedule = `-- name: PriceSchedule :many
 SELECT id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at FROM price_versions WHERE cancelled_at IS NULL ORDER BY model_id, book, effective_at
 `

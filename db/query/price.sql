@@ -33,11 +33,5 @@ WHERE model_id = $1 AND book IN (sqlc.arg(book), 'standard') AND effective_at <=
 ORDER BY (book = sqlc.arg(book)) DESC, effective_at DESC
 LIMIT 1;
 
--- name: PriceInBookAt :one
-SELECT * FROM price_versions
-WHERE model_id = $1 AND book = $2 AND effective_at <= sqlc.arg(at) AND cancelled_at IS NULL
-ORDER BY effective_at DESC
-LIMIT 1;
-
 -- name: PricedModel :one
 SELECT id, name, free FROM models WHERE id = $1;

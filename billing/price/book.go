@@ -1,0 +1,146 @@
+package price
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"millrace/db"
+	"millrace/db/bus"
+	"millrace/db/q"
+	"millrace/internal/ids"
+	"millrace/internal/usage"
+)
+
+const (
+	// pollEvery bounds how long a lost notice can hide a change. It stays well below CancelNotice.
+	pollEvery = 10 * time.Second
+	// readTimeout bounds one reading of the schedule.
+	readTimeout = 10 * time.Second
+)
+
+// Subscriber hears notices: *bus.Bus.
+type Subscriber interface {
+	Subscribe(subject string, fn func(subject string, data []byte)) (stop func(), err error)
+}
+
+// Book is the whole schedule in memory, future versions included, so that a price takes effect everywhere at its moment
+// without a message. While the database is away it stays as it is. It is safe for concurrent use.
+type Book struct {
+	db       *db.DB
+	schedule atomic.Pointer[schedule]
+	changed  chan struct{}
+	unhear   func()
+	stop     context.CancelFunc
+	done     sync.WaitGroup
+}
+
+type bookKey struct {
+	model ids.ID
+	book  string
+}
+
+// schedule is never changed once it is made.
+type schedule struct {
+	versions map[bookKey][]*Version // ascending by EffectiveAt
+	byID     map[ids.ID]*Version
+}
+
+// OpenBook reads the schedule and keeps it fresh until Close.
+func OpenBook(ctx context.Context, d *db.DB, notices Subscriber) (*Book, error) {
+	b := &Book{db: d, changed: make(chan struct{}, 1)}
+	unhear, err := notices.Subscribe(bus.NoticePrice, func(string, []byte) {
+		select {
+		case b.changed <- struct{}{}:
+		default: // a reading that has yet to begin will see this change too
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("price: %w", err)
+	}
+	b.unhear = unhear
+	if err := b.read(ctx); err != nil {
+		unhear()
+		return nil, err
+	}
+	ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
+	b.done.Go(func() { b.follow(ctx) })
+	return b, nil
+}
+
+// Close stops following changes. The book keeps answering.
+func (b *Book) Close() {
+	b.unhear()
+	b.stop()
+	b.done.Wait()
+}
+
+func (b *Book) follow(ctx context.Context) {
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-poll.C:
+		case <-b.changed:
+		}
+		if err := b.read(ctx); err != nil && ctx.Err() == nil {
+			slog.WarnContext(ctx, "price: the schedule could not be read; the last one holds", "cause", err)
+		}
+	}
+}
+
+func (b *Book) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	var rows []q.PriceVersion
+	err := b.db.InTx(ctx, db.System().ReadOnly(), func(tx pgx.Tx) (err error) {
+		rows, err = q.New(tx).PriceSchedule(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("price: read the schedule: %w", err)
+	}
+	s := &schedule{versions: make(map[bookKey][]*Version), byID: make(map[ids.ID]*Version, len(rows))}
+	for _, r := range rows {
+		v := version(r)
+		key := bookKey{v.Model, v.Book}
+		s.versions[key] = append(s.versions[key], &v)
+		s.byID[v.ID] = &v
+	}
+	b.schedule.Store(s)
+	return nil
+}
+
+// Quote gives the prices in effect for a model at a moment, in the named book, else in Standard. A model without any is a
+// fault of kind NotFound. It does not block.
+func (b *Book) Quote(model ids.ID, book string, at time.Time) (usage.Quote, error) {
+	v, err := b.At(model, book, at)
+	if err != nil {
+		return usage.Quote{}, err
+	}
+	return v.Quote(), nil
+}
+
+// At is the version behind a Quote. It is shared: do not change it.
+func (b *Book) At(model ids.ID, book string, at time.Time) (*Version, error) {
+	s := b.schedule.Load()
+	for _, name := range [...]string{book, Standard} {
+		list := s.versions[bookKey{model, name}]
+		for i := len(list) - 1; i >= 0; i-- { // the one in effect is at the end, but for those that are planned
+			if !list[i].EffectiveAt.After(at) {
+				return list[i], nil
+			}
+		}
+	}
+	return nil, unpriced()
+}
+
+// ByID gives a version that stands, nil when the book does not know it. It is shared: do not change it.
+func (b *Book) ByID(id ids.ID) *Version { return b.schedule.Load().byID[id] }

@@ -1,0 +1,147 @@
+package price
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"millrace/internal/fault"
+	"millrace/internal/ids"
+	"millrace/internal/money"
+	"millrace/internal/usage"
+)
+
+// Limits of a draft.
+const (
+	maxNoteBytes = 1000
+	// nowTolerance is how far in the past "now" may lie when it arrives here: a form's time is already old.
+	nowTolerance = time.Minute
+	// maxAhead catches a mistyped year.
+	maxAhead = 2 * 366 * 24 * time.Hour
+	// maxPrice keeps the dearest event (every class at its highest count) inside money.MaxPico.
+	maxPrice money.Pico = 100_000_000_000 // pico-USD per token: 100,000 USD per million tokens
+	maxFee   money.Pico = 1_000_000_000_000_000
+)
+
+// What a token usually costs. Outside of it, a price was probably given per token instead of per million, or the reverse.
+const (
+	unusuallyLow  money.Pico = 1_000         // 0.001 USD per million
+	unusuallyHigh money.Pico = 1_000_000_000 // 1,000 USD per million
+	unusualFee    money.Pico = 1_000_000_000_000
+)
+
+// Draft asks for a version.
+type Draft struct {
+	Model       ids.ID
+	Book        string    // "" = Standard
+	EffectiveAt time.Time // zero = now
+	// Prices names every class, those that cost nothing too: pico-USD per token, for usage.Requests per request. A class
+	// that was forgotten must not be free by accident.
+	Prices map[usage.Class]money.Pico
+	Note   string
+	// Confirm is the model's name, typed by a person who has read the doubts about these prices. See Doubts.
+	Confirm string
+}
+
+// Every gives the draft's form of a complete price list.
+func Every(p usage.Prices) map[usage.Class]money.Pico {
+	m := make(map[usage.Class]money.Pico, len(p))
+	for c, pico := range p {
+		m[usage.Class(c)] = pico
+	}
+	return m
+}
+
+var bookName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+
+// version checks the draft by itself, without its predecessors.
+func (d Draft) version(now time.Time) (Version, error) {
+	v := Version{ID: ids.New(), Model: d.Model, Book: d.Book, EffectiveAt: d.EffectiveAt.UTC(), Note: strings.TrimSpace(d.Note), CreatedAt: now}
+	if v.Book == "" {
+		v.Book = Standard
+	}
+	if !bookName.MatchString(v.Book) {
+		return v, fault.New(fault.Invalid, "A price book's name has up to 64 small letters, digits, dots, dashes and underscores.").WithParam("book")
+	}
+	if len(v.Note) > maxNoteBytes {
+		return v, fault.New(fault.Invalid, "The note may have at most %d bytes.", maxNoteBytes).WithParam("note")
+	}
+	switch {
+	case d.EffectiveAt.IsZero(), d.EffectiveAt.Before(now) && now.Sub(d.EffectiveAt) <= nowTolerance:
+		v.EffectiveAt = now
+	case d.EffectiveAt.Before(now):
+		return v, fault.New(fault.Invalid, "A price cannot begin in the past: what was charged stays. Give a credit note instead.").WithParam("effective_at")
+	case d.EffectiveAt.Sub(now) > maxAhead:
+		return v, fault.New(fault.Invalid, "A price can begin at most two years ahead.").WithParam("effective_at")
+	}
+	v.EffectiveAt = v.EffectiveAt.Truncate(time.Microsecond) // as PostgreSQL keeps it
+	for c := range v.Prices {
+		class := usage.Class(c)
+		p, given := d.Prices[class]
+		if !given {
+			return v, fault.New(fault.Invalid, "The price of %s is missing. Give 0 for what costs nothing.", class).WithParam(class.String())
+		}
+		if limit := highest(class); p < 0 || p > limit {
+			return v, fault.New(fault.Invalid, "The price of %s must lie between 0 and %s.", class, text(class, limit)).WithParam(class.String())
+		}
+		v.Prices[c] = p
+	}
+	if len(d.Prices) > len(v.Prices) {
+		return v, fault.New(fault.Invalid, "There are prices for classes that do not exist.")
+	}
+	return v, nil
+}
+
+func highest(c usage.Class) money.Pico {
+	if c == usage.Requests {
+		return maxFee
+	}
+	return maxPrice
+}
+
+// text writes a price as people read it.
+func text(c usage.Class, p money.Pico) string {
+	if c == usage.Requests {
+		return fmt.Sprintf("%s USD per request", p.CeilNano())
+	}
+	return p.PerMillion() + " USD per 1M tokens"
+}
+
+// Doubts says, in sentences for people, what is odd about prices that are to follow others (nil: the model's first ones):
+// a change by more than half, a price that looks as if it were given in another unit, cached tokens dearer than computed
+// ones. Empty = nothing is odd.
+func Doubts(before *usage.Prices, after usage.Prices) []string {
+	var doubts []string
+	odd := func(format string, args ...any) { doubts = append(doubts, fmt.Sprintf(format, args...)) }
+	for i, p := range after {
+		c := usage.Class(i)
+		switch {
+		case c == usage.Requests && p > unusualFee:
+			odd("%s is unusually dear for one request.", text(c, p))
+		case c != usage.Requests && p > 0 && p < unusuallyLow:
+			odd("%s for %s is unusually cheap. Was it given per token instead of per million?", text(c, p), c)
+		case c != usage.Requests && p > unusuallyHigh:
+			odd("%s for %s is unusually dear. Was it given per token in another unit?", text(c, p), c)
+		}
+		if before == nil {
+			continue
+		}
+		switch was := before[i]; {
+		case was == p:
+		case was == 0:
+			odd("%s was free and would cost %s.", c, text(c, p))
+		case p == 0:
+			odd("%s cost %s and would be free.", c, text(c, was))
+		case p-was > was/2 || was-p > was/2:
+			odd("%s changes by more than half, from %s to %s.", c, text(c, was), text(c, p))
+		}
+	}
+	if after[usage.Cached] > after[usage.Input] {
+		odd("cached tokens would cost more than computed ones.")
+	}
+	if before == nil && after == (usage.Prices{}) {
+		odd("everything would be free.")
+	}
+	return doubts
+}

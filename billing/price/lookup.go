@@ -1,0 +1,63 @@
+package price
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"millrace/db/q"
+	"millrace/internal/fault"
+	"millrace/internal/ids"
+)
+
+// At is the version in effect for a model at a moment, in the named book, else in Standard; by the database, for the rater
+// and for pages. None is a fault of kind NotFound.
+func At(ctx context.Context, tx q.DBTX, model ids.ID, book string, at time.Time) (Version, error) {
+	row, err := q.New(tx).PriceAt(ctx, q.PriceAtParams{ModelID: model, Book: book, At: at})
+	return found(row, err)
+}
+
+// ByID is a version, cancelled or not. None is a fault of kind NotFound.
+func ByID(ctx context.Context, tx q.DBTX, id ids.ID) (Version, error) {
+	row, err := q.New(tx).PriceVersion(ctx, id)
+	return found(row, err)
+}
+
+// ByIDs gives those of the versions that exist, cancelled or not, by id.
+func ByIDs(ctx context.Context, tx q.DBTX, list []ids.ID) (map[ids.ID]Version, error) {
+	rows, err := q.New(tx).PriceVersions(ctx, list)
+	if err != nil {
+		return nil, fmt.Errorf("price: versions: %w", err)
+	}
+	byID := make(map[ids.ID]Version, len(rows))
+	for _, r := range rows {
+		byID[r.ID] = version(r)
+	}
+	return byID, nil
+}
+
+func found(row q.PriceVersion, err error) (Version, error) {
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return Version{}, unpriced()
+	case err != nil:
+		return Version{}, fmt.Errorf("price: %w", err)
+	}
+	return version(row), nil
+}
+
+// unpriced is what a caller of a model without prices is told: nothing unpriced is served.
+func unpriced() *fault.Fault {
+	return fault.New(fault.NotFound, "This model has no price in effect, so it cannot be called yet.").WithCode("model_not_found").WithParam("model")
+}
+
+func versions(rows []q.PriceVersion) []Version {
+	list := make([]Version, len(rows))
+	for i, r := range rows {
+		list[i] = version(r)
+	}
+	return list
+}
