@@ -11,8 +11,9 @@ const (
 	NoticeKey       = "notice.key"       // payload: hex hash of an API key, or an organization's id: forget it
 	NoticePrice     = "notice.price"     // price versions changed
 	NoticeCatalogue = "notice.catalogue" // models, units or hosts changed
-	NoticeBudget    = "notice.budget"    // payload: organization id; its caps or credit changed
-	NoticeRecall    = "notice.recall"    // payload: budget ids; gateways return what they do not need
+	NoticeBudget    = "notice.budget"    // payload: organization id (org_…); its caps or credit changed
+	NoticeRecall    = "notice.recall"    // payload: credit.Recall as JSON; gateways return what they do not need
+	NoticeReturned  = "notice.returned"  // payload: organization id (org_…); recalled money has come back
 	NoticeLag       = "notice.lag"       // the rater's lag, for gateways
 )
 
