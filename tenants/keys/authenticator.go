@@ -40,6 +40,8 @@ type Authenticator struct {
 	hasher     Hasher
 	clock      clock.Clock
 	stillValid func() bool
+	// refreshEvery is RefreshInterval outside tests.
+	refreshEvery time.Duration
 
 	away atomic.Bool   // the last query failed
 	wake chan struct{} // there are keys to look up
@@ -56,7 +58,8 @@ type Authenticator struct {
 // NewAuthenticator makes one. stillValid says, while the database is away, whether entries beyond HardTTL may be used:
 // the gateway answers by its epoch.
 func NewAuthenticator(source Source, hasher Hasher, clock clock.Clock, stillValid func() bool) *Authenticator {
-	return &Authenticator{source: source, hasher: hasher, clock: clock, stillValid: stillValid, wake: make(chan struct{}, 1),
+	return &Authenticator{source: source, hasher: hasher, clock: clock, stillValid: stillValid,
+		refreshEvery: RefreshInterval, wake: make(chan struct{}, 1),
 		entries: map[Hash]*entry{}, absent: absentees{until: map[Hash]time.Time{}},
 		waiting: map[Hash]*call{}, flights: map[*flight]struct{}{}}
 }

@@ -9,7 +9,7 @@ import (
 // refreshLoop keeps the keys in use fresh and stores their last use until ctx ends, then stores what is left.
 func (a *Authenticator) refreshLoop(ctx context.Context) {
 	for {
-		wait := RefreshInterval
+		wait := a.refreshEvery
 		if a.away.Load() {
 			wait = awayInterval
 		}

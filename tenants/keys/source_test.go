@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"log/slog"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +15,11 @@ import (
 	"millrace/internal/ids"
 	"millrace/tenants/secret"
 )
+
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // outages on purpose would fill the output
+	os.Exit(m.Run())
+}
 
 // fakeSource is a database that can be slow, away, and asked what it was asked.
 type fakeSource struct {

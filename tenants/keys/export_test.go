@@ -1,0 +1,5 @@
+package keys
+
+// WithoutRefresh stops an Authenticator from noticing changes by itself, so that a test sees what notices alone do. Call
+// it before Run.
+func (a *Authenticator) WithoutRefresh() { a.refreshEvery = 1 << 62 }
