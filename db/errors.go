@@ -1,7 +1,9 @@
 package db
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -35,16 +37,28 @@ func Retryable(err error) bool {
 // Away reports whether err means that the database could not be reached, is starting or is going down, and not that it
 // said no.
 func Away(err error) bool {
+	var connect *pgconn.ConnectError
+	if fault.Is(err, fault.Unavailable) || errors.As(err, &connect) {
+		return true
+	}
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {
 		c := pgErr.Code
 		return c == tooManyConnections || strings.HasPrefix(c, connectionException) ||
 			strings.HasPrefix(c, operatorIntervention) && c != statementCancelled
 	}
-	var connect *pgconn.ConnectError
 	var network *net.OpError
-	return err != nil && (fault.Is(err, fault.Unavailable) || errors.As(err, &connect) || errors.As(err, &network) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err))
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		err != nil && pgconn.SafeToRetry(err)
+}
+
+// cancelled adds ctx's error to the server's complaint about a statement that was stopped because ctx ended.
+func cancelled(ctx context.Context, err error) error {
+	var pgErr *pgconn.PgError
+	if ctx.Err() != nil && errors.As(err, &pgErr) && pgErr.Code == statementCancelled {
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return err
 }
 
 // away gives an error that says the database is away its public face; others stay as they are.

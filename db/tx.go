@@ -25,7 +25,7 @@ const (
 // InTx runs fn in one transaction of the scope and commits when fn returns nil. It costs one round trip to begin and one
 // to commit. A transaction that collided with another (Retryable) is run again, up to five times in all: fn may
 // therefore run several times and must have no effect outside tx. fn's own error comes back as it is; a panic rolls
-// back. When the database cannot be reached the error is a fault of kind Unavailable.
+// back. A statement that ctx ended carries ctx's error. When the database cannot be reached the error is a fault of kind Unavailable.
 //
 // A commit whose connection broke has an unknown outcome and is never repeated here: only the caller's keys can tell.
 func (d *DB) InTx(ctx context.Context, s Scope, fn func(tx pgx.Tx) error) error {
@@ -67,7 +67,7 @@ func (d *DB) once(ctx context.Context, s Scope, fn func(tx pgx.Tx) error) (err e
 		}
 	}()
 	if err := fn(tx); err != nil {
-		return err
+		return cancelled(ctx, err)
 	}
 	committed = true
 	if err := tx.Commit(ctx); err != nil {
