@@ -105,6 +105,7 @@ func poolConfig(url string, o Options) (*pgxpool.Config, error) {
 	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
 		conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID,
 			Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
+		registerIDs(conn.TypeMap())
 		return nil
 	}
 	return cfg, nil
