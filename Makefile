@@ -8,7 +8,7 @@ TEST_TIMEOUT ?= 15m
 SLOW_TIMEOUT ?= 120m
 GOBUILD  := CGO_ENABLED=0 $(GO) build -trimpath
 
-.PHONY: up up-real build generate check test test-slow screenshots clean
+.PHONY: up up-real build generate fmt check test test-slow screenshots clean
 
 up: build ## Build, then run everything on this machine (ARGS="--fresh --listen 127.0.0.1:9000")
 	exec bin/millrace up $(ARGS)
@@ -23,6 +23,10 @@ build: ## Static binaries in bin/
 
 generate: ## db/q from db/query, *_templ.go from *.templ
 	tools/generate
+
+fmt: ## gofmt and templ fmt
+	gofmt -w $$(git ls-files --cached --others --exclude-standard '*.go')
+	"$$(tools/tool templ)" fmt -log-level warn -prettier-command cat web
 
 check: ## Generated code fresh, formatted, vetted, linted
 	tools/check

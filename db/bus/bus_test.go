@@ -24,7 +24,7 @@ func start(t testing.TB, c EmbeddedConfig) (*Server, *Bus) {
 func TestTheLogSurvivesARestart(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	s, b := start(t, EmbeddedConfig{Dir: dir, SyncAlways: true})
-	stream, err := b.JetStream().CreateStream(ctx, jetstream.StreamConfig{Name: LogStream, Subjects: []string{LogSubjects}, Metadata: map[string]string{"incarnation": "one"}})
+	_, err := b.JetStream().CreateStream(ctx, jetstream.StreamConfig{Name: LogStream, Subjects: []string{LogSubjects}, Metadata: map[string]string{"incarnation": "one"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,8 @@ func TestTheLogSurvivesARestart(t *testing.T) {
 	s, b = start(t, EmbeddedConfig{Dir: dir, SyncAlways: true})
 	defer s.Stop()
 	defer b.Close()
-	if stream, err = b.JetStream().Stream(ctx, LogStream); err != nil {
+	stream, err := b.JetStream().Stream(ctx, LogStream)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if info := stream.CachedInfo(); info.State.Msgs != 1 || info.Config.Metadata["incarnation"] != "one" {
