@@ -33,6 +33,7 @@ const (
 type state struct {
 	URL               string `json:"url"`
 	SuperuserPassword string `json:"superuser_password"`
+	Holder            int    `json:"holder"` // process id
 }
 
 // superuser is the login that tests use to look behind row-level security.

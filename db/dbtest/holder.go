@@ -75,7 +75,7 @@ func hold(ctx context.Context, dir string) error {
 	if err := sweep(ctx, s.URL(), "tmpl_%", func(string) bool { return true }); err != nil {
 		return fmt.Errorf("drop old templates: %w", err)
 	}
-	if err := writeState(dir, state{URL: s.URL(), SuperuserPassword: super}); err != nil {
+	if err := writeState(dir, state{URL: s.URL(), SuperuserPassword: super, Holder: os.Getpid()}); err != nil {
 		return err
 	}
 	return waitIdle(ctx, dir, s)
