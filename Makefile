@@ -36,6 +36,7 @@ test: build ## Every test that is not heavy
 
 test-slow: build ## The heavy ones too: real engines, long crash and soak runs
 	MILLRACE_SLOW=1 tools/test -timeout $(SLOW_TIMEOUT) -count=1 ./...
+	MILLRACE_PG_MAJOR=18 tools/test -timeout $(TEST_TIMEOUT) -count=1 ./db/... ./tenants/... ./billing/...
 
 screenshots: build ## The README's pictures, taken from the real console
 	tools/screenshots

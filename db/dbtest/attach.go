@@ -69,11 +69,11 @@ func attachOnce(ctx context.Context) (*server, error) {
 	return s, err
 }
 
-// home is the folder of the server: one per user, and per choice of binaries, so that the suite can run on another
+// home is the folder of the server: one per user, and per choice of binaries or version, so that the suite can run on another
 // version side by side.
 func home() (string, error) {
 	h := fnv.New32a()
-	fmt.Fprintf(h, "%d %s", layout, os.Getenv("PG_BIN"))
+	fmt.Fprintf(h, "%d %s %s", layout, os.Getenv("PG_BIN"), os.Getenv(majorEnv))
 	dir := filepath.Join(roomiest(), fmt.Sprintf("millrace-dbtest-%d-%08x", os.Geteuid(), h.Sum32()))
 	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err

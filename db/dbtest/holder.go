@@ -18,6 +18,9 @@ import (
 	"millrace/db/pg"
 )
 
+// majorEnv asks for a server of one major version, to run a suite on another than the installed one.
+const majorEnv = "MILLRACE_PG_MAJOR"
+
 // holderEnv names the server's folder and makes any test binary the holder of its server.
 const holderEnv = "MILLRACE_DBTEST_HOLDER"
 
@@ -60,7 +63,11 @@ func hold(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	s, err := pg.Start(ctx, pg.Config{Dir: filepath.Join(dir, "pg"), Log: os.Stderr, Fast: true, InitSQL: []string{
+	major, err := serverMajor()
+	if err != nil {
+		return err
+	}
+	s, err := pg.Start(ctx, pg.Config{Dir: filepath.Join(dir, "pg"), Log: os.Stderr, Fast: true, Major: major, InitSQL: []string{
 		"ALTER ROLE " + pg.Role + " CREATEDB",
 		"CREATE ROLE " + superuser + " LOGIN SUPERUSER PASSWORD '" + super + "'",
 	}})
@@ -79,6 +86,19 @@ func hold(ctx context.Context, dir string) error {
 		return err
 	}
 	return waitIdle(ctx, dir, s)
+}
+
+// serverMajor is the version asked for, 0 for any.
+func serverMajor() (int, error) {
+	asked := os.Getenv(majorEnv)
+	if asked == "" {
+		return 0, nil
+	}
+	major, err := strconv.Atoi(asked)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", majorEnv, err)
+	}
+	return major, nil
 }
 
 // waitIdle returns when no test process has been there for idleTime. It then holds the users' lock until this process

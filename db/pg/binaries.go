@@ -57,7 +57,7 @@ func findBinaries(ctx context.Context, major int, cache string, user account, pr
 	}
 	want := fmt.Sprintf("%d or newer", oldestMajor)
 	if major != 0 {
-		want = fmt.Sprintf("%d, by which the data folder was made", major)
+		want = fmt.Sprintf("%d, the version of the data folder", major)
 	}
 	if len(refused) > 0 {
 		err = fmt.Errorf("%w (looked at: %s)", err, strings.Join(refused, "; "))

@@ -57,7 +57,7 @@ func TestServerIsChosenByDataFolder(t *testing.T) {
 		{"PG_BIN first", "16.8", []string{"17.2"}, 0, "16.8"},
 		{"PG_BIN of another version is passed over", "16.8", []string{"17.2", "15.1"}, 15, "15.1"},
 		{"too old", "", []string{"14.9"}, 0, "older than 15"},
-		{"not to be had", "", []string{"15.4"}, 99, "no PostgreSQL 99, by which the data folder was made"},
+		{"not to be had", "", []string{"15.4"}, 99, "no PostgreSQL 99, the version of the data folder"},
 		{"development version", "", []string{"19beta1"}, 0, "19beta1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -47,6 +47,8 @@ type Config struct {
 	Progress func(done, total int64, what string)
 	// Port to listen on at 127.0.0.1; 0 takes the last one again when free, else any.
 	Port int
+	// Major is the version for a new cluster; 0 is any that is new enough. An existing cluster keeps its own.
+	Major int
 	// Fast trades durability for speed, for tests only: a power cut destroys the cluster.
 	Fast bool
 	// Cache is where downloaded servers are kept; "" is the user's cache folder.
@@ -82,6 +84,9 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	major, err := dir.major()
 	if err != nil {
 		return nil, err
+	}
+	if major == 0 {
+		major = c.Major
 	}
 	bins, err := findBinaries(ctx, major, c.Cache, dir.user, c.Progress)
 	if err != nil {

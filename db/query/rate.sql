@@ -1,0 +1,214 @@
+-- The rater and the fence: usage events into charges. Everything is set-based: one statement moves a whole batch.
+--
+-- Lock order, as for everyone: rater_offsets, gateway_epochs, ledger_balances by (org_id, account), allotments by
+-- (budget_id, epoch_id), budgets by id; FOR NO KEY UPDATE. Only a fence locks an epoch FOR UPDATE.
+
+-- ---- position in the log -----------------------------------------------------------------------------------------
+-- name: RaterOffset :one
+SELECT seq, last_at FROM rater_offsets WHERE shard = $1 AND incarnation = $2;
+
+-- name: RaterOffsets :many
+SELECT shard, incarnation, seq, last_at, updated_at FROM rater_offsets ORDER BY updated_at DESC, shard;
+
+-- name: StartRaterOffset :exec
+INSERT INTO rater_offsets (shard, incarnation, seq) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING;
+
+-- name: AdvanceRater :execrows
+-- Of two raters only one finds the old offset. No row: the other one won, or the database is an older copy.
+UPDATE rater_offsets SET seq = sqlc.arg(seq), last_at = sqlc.arg(last_at), updated_at = clock_timestamp()
+WHERE shard = sqlc.arg(shard) AND incarnation = sqlc.arg(incarnation) AND seq = sqlc.arg(old_seq);
+
+-- name: InsertLogGap :exec
+INSERT INTO log_gaps (id, shard, incarnation, from_seq, to_seq) VALUES ($1, $2, $3, $4, $5);
+
+-- name: LogGaps :many
+SELECT * FROM log_gaps ORDER BY noticed_at DESC LIMIT sqlc.arg(max_rows);
+
+-- ---- what a batch needs to know ----------------------------------------------------------------------------------
+-- name: EnsureDays :exec
+SELECT ensure_day(d) FROM unnest(sqlc.arg(days)::date[]) d;
+
+-- name: BooksOfOrgs :many
+SELECT org_id, price_book FROM orgs WHERE org_id = ANY(sqlc.arg(orgs)::uuid[]);
+
+-- name: ContextOfModels :many
+SELECT id, context_tokens FROM models WHERE id = ANY(sqlc.arg(models)::uuid[]);
+
+-- name: PriceVersionsOfModels :many
+-- Cancelled ones too: an event may name one.
+SELECT * FROM price_versions WHERE model_id = ANY(sqlc.arg(models)::uuid[]) ORDER BY model_id, book, effective_at;
+
+-- name: StateOfEpochs :many
+SELECT id, fenced_at IS NOT NULL AS fenced, voided_at IS NOT NULL AS voided FROM gateway_epochs WHERE id = ANY(sqlc.arg(ids)::uuid[]);
+
+-- name: HoldVoidedEpochs :many
+-- Keeps fences out while money is raised for events of these epochs.
+SELECT id FROM gateway_epochs
+WHERE id = ANY(sqlc.arg(ids)::uuid[]) AND voided_at IS NOT NULL AND fenced_at IS NULL
+ORDER BY id FOR KEY SHARE;
+
+-- name: InsertLostEpochs :exec
+-- Epochs that the log knows and this database does not: it is an older copy. They are dead from the start.
+INSERT INTO gateway_epochs (id, process, valid_ms, request_max_ms, started_at, heartbeat_at, dead_at, voided_at)
+SELECT i, 'unknown to this database', 0, 0, clock_timestamp(), clock_timestamp(), clock_timestamp(), clock_timestamp()
+FROM unnest(sqlc.arg(ids)::uuid[]) i ORDER BY i
+ON CONFLICT (id) DO NOTHING;
+
+-- name: KnownEvents :many
+-- Those of the events that are rated already.
+SELECT e.org_id, e.id, e.ending FROM usage_events e
+JOIN (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(days)::date[]) AS day, unnest(sqlc.arg(ids)::uuid[]) AS id) k
+  ON k.org_id = e.org_id AND k.day = e.day AND k.id = e.id;
+
+-- ---- money -------------------------------------------------------------------------------------------------------
+-- name: LockAllotmentsToUse :many
+SELECT a.org_id, a.budget_id, a.epoch_id, (a.allotted_nano - a.used_nano - a.returned_nano)::bigint AS rest
+FROM allotments a
+JOIN (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(budgets)::uuid[]) AS budget_id,
+             unnest(sqlc.arg(epochs)::uuid[]) AS epoch_id) k
+  ON k.org_id = a.org_id AND k.budget_id = a.budget_id AND k.epoch_id = a.epoch_id
+ORDER BY a.budget_id, a.epoch_id
+FOR NO KEY UPDATE OF a;
+
+-- name: UseAllotments :execrows
+UPDATE allotments a SET used_nano = a.used_nano + k.used
+FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(budgets)::uuid[]) AS budget_id,
+             unnest(sqlc.arg(epochs)::uuid[]) AS epoch_id, unnest(sqlc.arg(used)::bigint[]) AS used) k
+WHERE a.org_id = k.org_id AND a.budget_id = k.budget_id AND a.epoch_id = k.epoch_id;
+
+-- name: LockBudgetsToRaise :many
+-- Of voided epochs only: what the budgets still have, the organization's balance in any case.
+SELECT org_id, id, kind, (cap_nano - settled_nano - outstanding_nano)::bigint AS free FROM budgets
+WHERE org_id = ANY(sqlc.arg(orgs)::uuid[]) AND (id = ANY(sqlc.arg(ids)::uuid[]) OR kind = 'balance')
+ORDER BY id
+FOR NO KEY UPDATE;
+
+-- name: RaiseVoidedAllotments :exec
+INSERT INTO allotments (org_id, budget_id, epoch_id, allotted_nano)
+SELECT k.org_id, k.budget_id, k.epoch_id, k.raised
+FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(budgets)::uuid[]) AS budget_id,
+             unnest(sqlc.arg(epochs)::uuid[]) AS epoch_id, unnest(sqlc.arg(raised)::bigint[]) AS raised) k
+ORDER BY k.budget_id, k.epoch_id
+ON CONFLICT (org_id, budget_id, epoch_id) DO UPDATE SET allotted_nano = allotments.allotted_nano + excluded.allotted_nano;
+
+-- name: SettleBudgets :execrows
+-- The last locks of the transaction, by id.
+WITH moved AS (
+  SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(ids)::uuid[]) AS id,
+         unnest(sqlc.arg(settled)::bigint[]) AS settled, unnest(sqlc.arg(outstanding)::bigint[]) AS outstanding
+), locked AS (
+  SELECT b.org_id, b.id, m.settled, m.outstanding FROM budgets b JOIN moved m ON m.org_id = b.org_id AND m.id = b.id
+  ORDER BY b.id FOR NO KEY UPDATE OF b
+)
+UPDATE budgets b SET settled_nano = b.settled_nano + l.settled, outstanding_nano = b.outstanding_nano + l.outstanding
+FROM locked l WHERE b.org_id = l.org_id AND b.id = l.id;
+
+-- ---- events, rollups, streams ------------------------------------------------------------------------------------
+-- name: InsertUsageEvents :execrows
+INSERT INTO usage_events (org_id, day, id, project_id, key_id, model_id, price_version_id, epoch_id, txn_id,
+  input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, image_tokens, audio_tokens, requests,
+  charged_nano, overrun_nano, saved_nano, ending, status, estimated, repriced, streamed, dialect, attempts, raw,
+  started_at, first_token_at, ended_at)
+SELECT org_id, day, id, project_id, key_id, model_id, price_version_id, epoch_id, NULLIF(txn_id, '00000000-0000-0000-0000-000000000000'),
+  input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, image_tokens, audio_tokens, requests,
+  charged_nano, overrun_nano, saved_nano, ending, status, flags & 1 <> 0, flags & 2 <> 0, flags & 4 <> 0, dialect, attempts::jsonb,
+  NULLIF(raw, '')::jsonb, to_timestamp(started_ms / 1000.0), to_timestamp(NULLIF(first_token_ms, 0) / 1000.0), to_timestamp(ended_ms / 1000.0)
+FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(days)::date[]) AS day, unnest(sqlc.arg(ids)::uuid[]) AS id,
+  unnest(sqlc.arg(projects)::uuid[]) AS project_id, unnest(sqlc.arg(keys)::uuid[]) AS key_id, unnest(sqlc.arg(models)::uuid[]) AS model_id,
+  unnest(sqlc.arg(price_versions)::uuid[]) AS price_version_id, unnest(sqlc.arg(epochs)::uuid[]) AS epoch_id, unnest(sqlc.arg(txns)::uuid[]) AS txn_id,
+  unnest(sqlc.arg(input)::bigint[]) AS input_tokens, unnest(sqlc.arg(cached)::bigint[]) AS cached_tokens,
+  unnest(sqlc.arg(cache_write)::bigint[]) AS cache_write_tokens, unnest(sqlc.arg(output)::bigint[]) AS output_tokens,
+  unnest(sqlc.arg(reasoning)::bigint[]) AS reasoning_tokens, unnest(sqlc.arg(image)::bigint[]) AS image_tokens,
+  unnest(sqlc.arg(audio)::bigint[]) AS audio_tokens, unnest(sqlc.arg(requests)::bigint[]) AS requests,
+  unnest(sqlc.arg(charged)::bigint[]) AS charged_nano, unnest(sqlc.arg(overrun)::bigint[]) AS overrun_nano, unnest(sqlc.arg(saved)::bigint[]) AS saved_nano,
+  unnest(sqlc.arg(endings)::text[]) AS ending, unnest(sqlc.arg(statuses)::int[]) AS status, unnest(sqlc.arg(flags)::int[]) AS flags,
+  unnest(sqlc.arg(dialects)::text[]) AS dialect, unnest(sqlc.arg(attempts)::text[]) AS attempts, unnest(sqlc.arg(raws)::text[]) AS raw,
+  unnest(sqlc.arg(started_ms)::bigint[]) AS started_ms, unnest(sqlc.arg(first_token_ms)::bigint[]) AS first_token_ms,
+  unnest(sqlc.arg(ended_ms)::bigint[]) AS ended_ms) e
+ON CONFLICT DO NOTHING;
+
+-- name: AddRollups :exec
+INSERT INTO usage_rollups AS r (org_id, bucket, project_id, key_id, model_id, requests, errors,
+  input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, image_tokens, audio_tokens,
+  charged_nano, overrun_nano, saved_nano, ttft_ms_sum, ttft_count, decode_ms_sum)
+SELECT * FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(buckets)::timestamptz[]) AS bucket, unnest(sqlc.arg(projects)::uuid[]),
+  unnest(sqlc.arg(keys)::uuid[]), unnest(sqlc.arg(models)::uuid[]), unnest(sqlc.arg(requests)::bigint[]), unnest(sqlc.arg(errors)::bigint[]),
+  unnest(sqlc.arg(input)::bigint[]), unnest(sqlc.arg(cached)::bigint[]), unnest(sqlc.arg(cache_write)::bigint[]), unnest(sqlc.arg(output)::bigint[]),
+  unnest(sqlc.arg(reasoning)::bigint[]), unnest(sqlc.arg(image)::bigint[]), unnest(sqlc.arg(audio)::bigint[]),
+  unnest(sqlc.arg(charged)::bigint[]), unnest(sqlc.arg(overrun)::bigint[]), unnest(sqlc.arg(saved)::bigint[]),
+  unnest(sqlc.arg(ttft_ms_sum)::bigint[]), unnest(sqlc.arg(ttft_count)::bigint[]), unnest(sqlc.arg(decode_ms_sum)::bigint[])) a
+ON CONFLICT (org_id, bucket, project_id, key_id, model_id) DO UPDATE SET
+  requests = r.requests + excluded.requests, errors = r.errors + excluded.errors,
+  input_tokens = r.input_tokens + excluded.input_tokens, cached_tokens = r.cached_tokens + excluded.cached_tokens,
+  cache_write_tokens = r.cache_write_tokens + excluded.cache_write_tokens, output_tokens = r.output_tokens + excluded.output_tokens,
+  reasoning_tokens = r.reasoning_tokens + excluded.reasoning_tokens, image_tokens = r.image_tokens + excluded.image_tokens,
+  audio_tokens = r.audio_tokens + excluded.audio_tokens, charged_nano = r.charged_nano + excluded.charged_nano,
+  overrun_nano = r.overrun_nano + excluded.overrun_nano, saved_nano = r.saved_nano + excluded.saved_nano,
+  ttft_ms_sum = r.ttft_ms_sum + excluded.ttft_ms_sum, ttft_count = r.ttft_count + excluded.ttft_count,
+  decode_ms_sum = r.decode_ms_sum + excluded.decode_ms_sum;
+
+-- name: UpsertProgress :exec
+-- The log may be read again: a stream that has ended stays ended.
+INSERT INTO stream_progress AS p (org_id, event_id, epoch_id, progress, event)
+SELECT k.org_id, k.event_id, k.epoch_id, k.progress, k.event::jsonb
+FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(days)::date[]) AS day, unnest(sqlc.arg(ids)::uuid[]) AS event_id,
+             unnest(sqlc.arg(epochs)::uuid[]) AS epoch_id, unnest(sqlc.arg(progress)::bigint[]) AS progress, unnest(sqlc.arg(events)::text[]) AS event) k
+WHERE NOT EXISTS (SELECT FROM usage_events e WHERE e.org_id = k.org_id AND e.day = k.day AND e.id = k.event_id)
+ON CONFLICT (org_id, event_id) DO UPDATE SET progress = excluded.progress, event = excluded.event
+WHERE p.progress < excluded.progress;
+
+-- name: DeleteProgress :exec
+DELETE FROM stream_progress p
+USING (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(ids)::uuid[]) AS event_id) k
+WHERE p.org_id = k.org_id AND p.event_id = k.event_id;
+
+-- ---- quarantine --------------------------------------------------------------------------------------------------
+-- name: InsertQuarantine :execrows
+INSERT INTO quarantine (id, org_id, shard, incarnation, seq, position, reason, payload, resolved_at, resolution)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, CASE WHEN sqlc.arg(resolution)::text = '' THEN NULL ELSE clock_timestamp() END, NULLIF(sqlc.arg(resolution)::text, ''))
+ON CONFLICT (incarnation, shard, seq, position) DO NOTHING;
+
+-- name: LockQuarantined :one
+SELECT * FROM quarantine WHERE id = $1 FOR NO KEY UPDATE;
+
+-- name: ResolveQuarantined :exec
+UPDATE quarantine SET resolved_at = clock_timestamp(), resolution = $2 WHERE id = $1 AND resolved_at IS NULL;
+
+-- name: OpenQuarantine :many
+SELECT * FROM quarantine WHERE resolved_at IS NULL ORDER BY id LIMIT sqlc.arg(max_rows);
+
+-- ---- fence -------------------------------------------------------------------------------------------------------
+-- name: EpochsToFence :many
+-- expired: validity and the longest request have passed since the last heartbeat, or since the epoch was voided.
+SELECT id, process, data_lock, goodbye_at, dead_at, log_end, voided_at,
+  (clock_timestamp() > greatest(heartbeat_at, voided_at) + (valid_ms + request_max_ms) * interval '1 millisecond')::boolean AS expired,
+  (dead_at IS NOT NULL AND clock_timestamp() > dead_at + sqlc.arg(grace_ms)::bigint * interval '1 millisecond')::boolean AS settled
+FROM gateway_epochs WHERE fenced_at IS NULL ORDER BY id;
+
+-- name: MarkEpochDead :execrows
+UPDATE gateway_epochs SET dead_at = clock_timestamp() WHERE id = $1 AND dead_at IS NULL AND fenced_at IS NULL;
+
+-- name: MarkEpochExpired :execrows
+-- A heartbeat that came meanwhile wins.
+UPDATE gateway_epochs SET dead_at = clock_timestamp()
+WHERE id = $1 AND dead_at IS NULL AND fenced_at IS NULL
+  AND clock_timestamp() > greatest(heartbeat_at, voided_at) + (valid_ms + request_max_ms) * interval '1 millisecond';
+
+-- name: SetEpochLogEnd :execrows
+UPDATE gateway_epochs SET log_end = $2 WHERE id = $1 AND log_end IS NULL AND fenced_at IS NULL;
+
+-- name: ProgressOfEpoch :many
+SELECT org_id, event_id, event FROM stream_progress WHERE epoch_id = $1 ORDER BY org_id, event_id;
+
+-- name: LockRestsOfEpoch :many
+SELECT org_id, budget_id, (allotted_nano - used_nano - returned_nano)::bigint AS rest FROM allotments
+WHERE epoch_id = $1
+ORDER BY budget_id
+FOR NO KEY UPDATE;
+
+-- name: FenceEpoch :execrows
+UPDATE gateway_epochs SET fenced_at = clock_timestamp(), dead_at = coalesce(dead_at, clock_timestamp())
+WHERE id = $1 AND fenced_at IS NULL;
+
+-- name: VoidEpochs :execrows
+UPDATE gateway_epochs SET voided_at = clock_timestamp() WHERE fenced_at IS NULL AND voided_at IS NULL;
