@@ -274,6 +274,7 @@ CREATE TABLE rater_offsets (
   shard       integer NOT NULL,
   incarnation text NOT NULL,
   seq         bigint NOT NULL,
+  last_at     timestamptz,            -- when the log stored message seq: a log that was rolled back is noticed by it
   started_at  timestamptz NOT NULL DEFAULT now(),
   updated_at  timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (shard, incarnation)

@@ -305,6 +305,7 @@ type RaterOffset struct {
 	Shard       int32
 	Incarnation string
 	Seq         int64
+	LastAt      *time.Time
 	StartedAt   time.Time
 	UpdatedAt   time.Time
 }

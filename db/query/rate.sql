@@ -112,7 +112,7 @@ INSERT INTO usage_events (org_id, day, id, project_id, key_id, model_id, price_v
 SELECT org_id, day, id, project_id, key_id, model_id, price_version_id, epoch_id, NULLIF(txn_id, '00000000-0000-0000-0000-000000000000'),
   input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, image_tokens, audio_tokens, requests,
   charged_nano, overrun_nano, saved_nano, ending, status, flags & 1 <> 0, flags & 2 <> 0, flags & 4 <> 0, dialect, attempts::jsonb,
-  NULLIF(raw, '')::jsonb, to_timestamp(started_ms / 1000.0), to_timestamp(NULLIF(first_token_ms, 0) / 1000.0), to_timestamp(ended_ms / 1000.0)
+  NULLIF(raw, '')::jsonb, to_timestamp(started_ms / 1000::float8), to_timestamp(NULLIF(first_token_ms, 0) / 1000::float8), to_timestamp(ended_ms / 1000::float8)
 FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(days)::date[]) AS day, unnest(sqlc.arg(ids)::uuid[]) AS id,
   unnest(sqlc.arg(projects)::uuid[]) AS project_id, unnest(sqlc.arg(keys)::uuid[]) AS key_id, unnest(sqlc.arg(models)::uuid[]) AS model_id,
   unnest(sqlc.arg(price_versions)::uuid[]) AS price_version_id, unnest(sqlc.arg(epochs)::uuid[]) AS epoch_id, unnest(sqlc.arg(txns)::uuid[]) AS txn_id,
