@@ -1,0 +1,139 @@
+package engines
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"millrace/internal/ids"
+	"millrace/serving/engine"
+)
+
+// Marks in an engine's environment by which its processes are known again after the agent was killed.
+const (
+	envEngine = "MILLRACE_ENGINE="
+	envUnit   = "MILLRACE_UNIT="
+)
+
+const (
+	folderMode = 0o700
+	secretMode = 0o600
+)
+
+// process is one engine process group.
+type process struct {
+	engine ids.ID
+	cmd    *exec.Cmd
+	exited chan struct{} // closed once the leader has been reaped; err is set then
+	err    error
+
+	mu     sync.Mutex
+	reaped bool // its number may be another's from now on
+}
+
+// spawn starts an engine as the leader of a process group of its own. Its output goes to the log file directly, so that
+// it may outlive the agent. dieWithUs makes the kernel kill it when the agent dies.
+func (s *Supervisor) spawn(dir string, unit, eng ids.ID, c engine.Command) (*process, error) {
+	for _, f := range c.Files {
+		if err := os.MkdirAll(filepath.Dir(f.Path), folderMode); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(f.Path, f.Data, f.Mode); err != nil {
+			return nil, err
+		}
+	}
+	out, err := openLog(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close() // the child has its own descriptor
+	cmd := exec.Command(c.Path, c.Args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
+	cmd.Env = append(append(inherited(), c.Env...), envEngine+eng.String(), envUnit+unit.String())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if s.cfg.DieWithAgent {
+		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	}
+	// Written before the fork: an agent killed between fork and the second writing still finds the engine by its mark.
+	if err := writePID(dir, pidFile{Engine: eng, Program: c.Path}); err != nil {
+		return nil, err
+	}
+	if err := s.forker.start(cmd); err != nil {
+		return nil, fmt.Errorf("the engine's program cannot be started: %w", err)
+	}
+	p := &process{engine: eng, cmd: cmd, exited: make(chan struct{})}
+	go p.reap() // ends with the process, which terminate and kill wait for
+	if err := writePID(dir, observe(cmd.Process.Pid, eng, c.Path)); err != nil {
+		p.kill()
+		return nil, err
+	}
+	return p, nil
+}
+
+// inherited is the agent's environment without its own settings, which may hold a join token.
+func inherited() []string {
+	return slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "MILLRACE_") })
+}
+
+// reap waits for the leader's end, kills what it left behind while its number is still its own, and takes its status.
+func (p *process) reap() {
+	var info unix.Siginfo
+	for unix.Waitid(unix.P_PID, p.cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+	p.mu.Lock()
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	p.err = p.cmd.Wait()
+	p.reaped = true
+	p.mu.Unlock()
+	close(p.exited)
+}
+
+func (p *process) signal(sig syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		_ = syscall.Kill(-p.cmd.Process.Pid, sig)
+	}
+}
+
+// terminate asks the group to end, and kills it after the deadline. It returns once the leader is gone.
+func (p *process) terminate(deadline time.Duration) {
+	p.signal(syscall.SIGTERM)
+	t := time.NewTimer(deadline)
+	defer t.Stop()
+	select {
+	case <-p.exited:
+	case <-t.C:
+		p.kill()
+	}
+}
+
+// kill ends the whole group at once.
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.exited
+}
+
+// how says how the process ended.
+func (p *process) how() string {
+	var exit *exec.ExitError
+	switch {
+	case p.err == nil:
+		return "exited with status 0"
+	case errors.As(p.err, &exit):
+		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			return "killed by " + ws.Signal().String()
+		}
+		return "exited with status " + fmt.Sprint(exit.ExitCode())
+	}
+	return p.err.Error()
+}

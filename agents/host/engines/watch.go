@@ -1,0 +1,155 @@
+package engines
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"millrace/agents/host/relay"
+	"millrace/agents/wire"
+)
+
+// Times of watching.
+const (
+	loadTimeout  = time.Second
+	deafAfter    = 3 * time.Second  // without an answer to the load question, and without progress: not ready
+	deafProbe    = 30 * time.Second // to give one token after all, else it is killed
+	stalledAfter = 2 * time.Minute  // attempts run, nothing comes through: ask for a token
+	stalledProbe = 2 * time.Minute
+)
+
+func (l *life) client() *http.Client { return l.sup.cfg.Client(l.id, l.driver) }
+
+func (l *life) base() string { return relay.Base(loopback(l.spec.Port)) }
+
+func listens(ctx context.Context, port int) error {
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", loopback(port))
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// poll asks for the load every round and puts it on the board.
+func (l *life) poll(ctx context.Context) {
+	round := time.NewTicker(wire.LoadInterval)
+	defer round.Stop()
+	client := l.client()
+	for {
+		asking, cancel := context.WithTimeout(ctx, loadTimeout)
+		load, err := l.driver.Load(asking, client, l.base())
+		cancel()
+		l.mu.Lock()
+		if err == nil {
+			l.last, l.heard = load, l.sup.cfg.Clock.Now()
+		}
+		now := l.loadNow()
+		l.mu.Unlock()
+		if ctx.Err() != nil {
+			return
+		}
+		l.sup.cfg.Board.Load(now)
+		select {
+		case <-ctx.Done():
+			return
+		case <-round.C:
+		}
+	}
+}
+
+// watch notices an engine that lives and does not work. An error means that it must be killed.
+func (l *life) watch(ctx context.Context) error {
+	round := time.NewTicker(wire.LoadInterval)
+	defer round.Stop()
+	moved, seen := l.sup.cfg.Clock.Now(), l.progress.Load()
+	for {
+		suspected := false
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.suspect:
+			suspected = true
+		case <-round.C:
+		}
+		now := l.sup.cfg.Clock.Now()
+		l.mu.Lock()
+		idle, deaf := l.attempts == 0, now.Sub(l.heard) >= deafAfter
+		l.mu.Unlock()
+		if p := l.progress.Load(); p != seen || idle {
+			moved, seen = now, p
+		}
+		var err error
+		switch {
+		case suspected && listens(ctx, l.spec.Port) != nil:
+			err = l.doubt(ctx, deafProbe)
+		case deaf && (idle || now.Sub(moved) >= deafAfter):
+			err = l.doubt(ctx, deafProbe)
+		case now.Sub(moved) >= stalledAfter:
+			err = l.ask(ctx, stalledProbe)
+		default:
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		moved = l.sup.cfg.Clock.Now()
+	}
+}
+
+// doubt takes the unit out of service until the engine has given a token; it fails when it does not, and nothing else
+// comes out of it either.
+func (l *life) doubt(ctx context.Context, limit time.Duration) error {
+	l.mu.Lock()
+	l.doubted = true
+	stopping := l.closing
+	l.mu.Unlock()
+	if !stopping {
+		l.set(wire.StateStarting, "the engine does not answer")
+	}
+	if err := l.ask(ctx, limit); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.doubted = false
+	l.mu.Unlock()
+	l.admit()
+	return nil
+}
+
+// ask wants one token, or any other progress, within the limit.
+func (l *life) ask(ctx context.Context, limit time.Duration) error {
+	before := l.progress.Load()
+	asking, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var err error
+	for asking.Err() == nil {
+		if err = l.prove(asking); err == nil || l.progress.Load() != before {
+			return nil
+		}
+		select {
+		case <-asking.Done():
+		case <-time.After(readyMaxPause):
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("the engine hangs: %w", err)
+}
+
+func (l *life) keepLogSmall(ctx context.Context) {
+	round := time.NewTicker(logCheck)
+	defer round.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-round.C:
+			if err := rotate(l.dir); err != nil {
+				l.sup.cfg.Log.Warn("an engine's log cannot be bounded", "unit", l.id, "error", err)
+			}
+		}
+	}
+}
