@@ -10,6 +10,7 @@ type Step struct {
 	Says   bool  // it carries a part of the answer: text, reasoning, a tool call
 	Usage  bool  // it carries the engine's count: the driver can read it
 	Tokens int64 // the engine's count of generated tokens so far; -1 unknown
+	Choice int   // the choice that Tokens counts, -1 = all: some engines count each choice by itself
 }
 
 // Answer turns an engine's stream into one client's answer. Every method appends to dst. One goroutine.
@@ -24,6 +25,8 @@ type Answer interface {
 	// Finish appends the rest of a complete answer, with usage where it was asked for; nil usage = unknown. What End
 	// gives comes after it.
 	Finish(dst []byte, u *usage.Vector) []byte
+	// Fail ends an answer of which a part was shown: frame is the dialect's error. What End gives comes after it.
+	Fail(dst, frame []byte) []byte
 	// End appends the last bytes: those that wait for the usage log.
 	End(dst []byte) []byte
 }

@@ -21,7 +21,7 @@ type message struct {
 
 func messages(r *chatReader, name string, v []byte) error {
 	e, n := scan.Array(v), 0
-	r.req.TextBytes = 0
+	r.req.Messages, r.req.TextBytes = v, 0
 	for e.Next() {
 		if n == maxMessages {
 			return invalid(name, "There are more than %d messages.", maxMessages)

@@ -32,6 +32,7 @@ type ChatRequest struct {
 	N            int
 	CacheKey     string   // prompt_cache_key: a session's hint for routing
 	Ignored      []string // members that were accepted and dropped
+	Messages     []byte   // as the client sent them, for routing
 	TextBytes    int64    // bytes of text in the messages, for estimates
 }
 
@@ -238,4 +239,15 @@ func ignored(r *chatReader, name string, _ []byte) error {
 func text(v []byte) string {
 	out, _ := scan.Text(nil, v)
 	return string(out)
+}
+
+// Has reports whether the client sent this member.
+func (q *ChatRequest) Has(name string) bool {
+	m := scan.Object(q.Body)
+	for m.Next() {
+		if string(m.Key) == name {
+			return true
+		}
+	}
+	return false
 }

@@ -46,7 +46,7 @@ func (s *ChatStream) Add(dst, data []byte) ([]byte, Step, error) {
 			dst = s.open(dst, sh.choice)
 			dst = append(append(append(dst, '"'), textNames[sh.text]...), `":"`...)
 			dst = append(append(dst, text...), '"')
-			return append(dst, s.closing...), Step{Says: true, Usage: sh.usage, Tokens: tokens}, nil
+			return append(dst, s.closing...), Step{Says: true, Usage: sh.usage, Tokens: tokens, Choice: sh.choice}, nil
 		}
 	}
 	if string(data) == doneData {
@@ -55,13 +55,12 @@ func (s *ChatStream) Add(dst, data []byte) ([]byte, Step, error) {
 	if err := s.chunk.parse(data, s.p.Counter); err != nil {
 		return dst, Step{Tokens: -1}, err
 	}
-	step := Step{Usage: s.chunk.usage != nil, Tokens: s.chunk.tokens}
+	step := s.chunk.step()
 	for i := range s.chunk.choices {
 		d := &s.chunk.choices[i]
 		if d.index >= len(s.choices) {
 			return dst, step, ErrMalformed
 		}
-		step.Says = step.Says || d.says()
 		var err error
 		if dst, err = s.choice(dst, d); err != nil {
 			return dst, step, err
@@ -195,6 +194,11 @@ func (s *ChatStream) Finish(dst []byte, u *usage.Vector) []byte {
 	}
 	dst = append(append(dst, s.opening...), `],"usage":`...)
 	return append(appendUsage(dst, u), "}\n\n"...)
+}
+
+// Fail implements Answer.
+func (s *ChatStream) Fail(dst, frame []byte) []byte {
+	return append(append(append(dst, "data: "...), frame...), "\n\n"...)
 }
 
 // End implements Answer.

@@ -44,7 +44,7 @@ func (w *ChatWhole) Add(dst, data []byte) ([]byte, Step, error) {
 	if sh, text, tokens := w.shapes.match(data); sh != nil && sh.choice < len(w.choices) {
 		if c := &w.choices[sh.choice]; c.finish == "" {
 			c.texts[sh.text] = append(c.texts[sh.text], text...)
-			return dst, Step{Says: true, Usage: sh.usage, Tokens: tokens}, nil
+			return dst, Step{Says: true, Usage: sh.usage, Tokens: tokens, Choice: sh.choice}, nil
 		}
 	}
 	if string(data) == doneData {
@@ -53,13 +53,12 @@ func (w *ChatWhole) Add(dst, data []byte) ([]byte, Step, error) {
 	if err := w.chunk.parse(data, w.p.Counter); err != nil {
 		return dst, Step{Tokens: -1}, err
 	}
-	step := Step{Usage: w.chunk.usage != nil, Tokens: w.chunk.tokens}
+	step := w.chunk.step()
 	for i := range w.chunk.choices {
 		d := &w.chunk.choices[i]
 		if d.index >= len(w.choices) {
 			return dst, step, ErrMalformed
 		}
-		step.Says = step.Says || d.says()
 		if err := w.choices[d.index].add(d); err != nil {
 			return dst, step, err
 		}
@@ -146,6 +145,9 @@ func (w *ChatWhole) Finish(dst []byte, u *usage.Vector) []byte {
 	}
 	return dst
 }
+
+// Fail implements Answer: no part of a whole answer is ever shown, so there is nothing to end.
+func (w *ChatWhole) Fail(dst, _ []byte) []byte { return dst }
 
 // End implements Answer.
 func (w *ChatWhole) End(dst []byte) []byte { return append(dst, "}\n"...) }

@@ -59,6 +59,18 @@ type chunk struct {
 	count   []byte // the digits of tokens
 }
 
+// step is what the chunk was.
+func (c *chunk) step() Step {
+	s := Step{Usage: c.usage != nil, Tokens: c.tokens, Choice: -1}
+	if len(c.choices) == 1 {
+		s.Choice = c.choices[0].index
+	}
+	for i := range c.choices {
+		s.Says = s.Says || c.choices[i].says()
+	}
+	return s
+}
+
 // maxChoices bounds the choices of one chunk; requests are bounded to as many.
 const maxChoices = 128
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -82,7 +81,7 @@ func (p *Pool) Post(ctx, connecting context.Context, r Request, headBy time.Time
 	c.in.Reset(c.net)
 	c.setDeadline(headBy)
 	if _, err := c.in.Peek(1); err != nil {
-		return nil, x.fail(ctx, err, c.reused && !errors.Is(err, os.ErrDeadlineExceeded))
+		return nil, x.fail(ctx, err, c.reused && !IsTimeout(err))
 	}
 	if err := x.readHead(); err != nil {
 		return nil, x.fail(ctx, err, false)
@@ -100,6 +99,12 @@ func (x *Exchange) fail(ctx context.Context, err error, stale bool) error {
 		return ErrStale
 	}
 	return err
+}
+
+// IsTimeout reports whether a read failed because its deadline had passed.
+func IsTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
 }
 
 func (c *conn) send(r Request) error {

@@ -32,6 +32,12 @@ type Connect func(ctx context.Context) (net.Conn, error)
 // sent again on a fresh one.
 var ErrStale = errors.New("upstream: the pooled connection had been closed")
 
+// ConnectError says that no connection could be opened: nothing was sent.
+type ConnectError struct{ Cause error }
+
+func (e *ConnectError) Error() string { return "upstream: connect: " + e.Cause.Error() }
+func (e *ConnectError) Unwrap() error { return e.Cause }
+
 // Pool holds the connections to one address.
 type Pool struct {
 	connect Connect
@@ -76,7 +82,7 @@ func (p *Pool) get(ctx context.Context) (*conn, error) {
 	p.mu.Unlock()
 	raw, err := p.connect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, &ConnectError{err}
 	}
 	return &conn{net: raw, pool: p}, nil
 }

@@ -1,0 +1,126 @@
+package gate
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"millrace/internal/clock"
+	"millrace/internal/fault"
+	"millrace/serving/catalogue"
+	"millrace/serving/route"
+	"millrace/tenants/limits"
+)
+
+// MaxRequest is the longest a request may run: 256K tokens at 40 tokens a second fit. A gateway epoch's fence waits for
+// it, and the router's bookings outlive it.
+const MaxRequest = 110 * time.Minute
+
+// Times are the deadlines of a request's stages.
+type Times struct {
+	Connect    time.Duration // to open a connection to a unit
+	FirstToken time.Duration // from sending the request until the first token: queue and prefill of the longest prompt
+	Idle       time.Duration // between two reads of a running stream
+	Write      time.Duration // for a client to take what was written
+	Whole      time.Duration // the whole request
+	Ack        time.Duration // how long an answer's last byte waits for the usage log
+	Extend     time.Duration // to extend a hold
+}
+
+// DefaultTimes are used where Options.Times has zeros.
+var DefaultTimes = Times{Connect: 5 * time.Second, FirstToken: 10 * time.Minute, Idle: 2 * time.Minute, Write: time.Minute,
+	Whole: MaxRequest, Ack: 5 * time.Second, Extend: 2 * time.Second}
+
+// Models finds a model by its public name: *catalogue.Catalogue.
+type Models interface {
+	Model(name string) (*catalogue.Model, bool)
+}
+
+// Salter gives a tenant's prefix-cache salt: *seal.Master.
+type Salter interface {
+	CacheSalt(tenant string) string
+}
+
+// Options of a gate. All but Times are needed.
+type Options struct {
+	Clock   clock.Clock
+	Models  Models
+	Router  *route.Router
+	Limits  *limits.Limiter
+	Prices  Pricer
+	Budgets Budgets
+	Log     UsageLog
+	Salts   Salter
+	Times   Times
+}
+
+// Gate admits and serves requests. It is safe for concurrent use.
+type Gate struct {
+	Options
+
+	mu      sync.Mutex
+	running int
+	drained chan struct{} // not nil once draining; closed when nothing runs
+}
+
+// New makes a gate.
+func New(o Options) *Gate {
+	for _, d := range []struct{ set, normal *time.Duration }{
+		{&o.Times.Connect, &DefaultTimes.Connect}, {&o.Times.FirstToken, &DefaultTimes.FirstToken}, {&o.Times.Idle, &DefaultTimes.Idle},
+		{&o.Times.Write, &DefaultTimes.Write}, {&o.Times.Whole, &DefaultTimes.Whole}, {&o.Times.Ack, &DefaultTimes.Ack},
+		{&o.Times.Extend, &DefaultTimes.Extend},
+	} {
+		if *d.set == 0 {
+			*d.set = *d.normal
+		}
+	}
+	return &Gate{Options: o}
+}
+
+// drainRetry is when a client should try again: by then a balancer sends it elsewhere.
+const drainRetry = 2 * time.Second
+
+// enter counts a request in, unless the gate is draining.
+func (g *Gate) enter() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.drained != nil {
+		return fault.New(fault.Unavailable, "This gateway is shutting down. Try again.").WithCode("shutting_down").WithRetryAfter(drainRetry)
+	}
+	g.running++
+	return nil
+}
+
+func (g *Gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.running--; g.running == 0 && g.drained != nil {
+		close(g.drained)
+	}
+}
+
+// Running is the number of requests that run.
+func (g *Gate) Running() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.running
+}
+
+// Drain stops admitting and waits until running requests have ended, or for ctx. It may be called again.
+func (g *Gate) Drain(ctx context.Context) error {
+	g.mu.Lock()
+	if g.drained == nil {
+		g.drained = make(chan struct{})
+		if g.running == 0 {
+			close(g.drained)
+		}
+	}
+	drained := g.drained
+	g.mu.Unlock()
+	select {
+	case <-drained:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,132 @@
+package gate
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+
+	"millrace/internal/usage"
+	"millrace/serving/engine"
+	"millrace/serving/protocol"
+)
+
+// meter counts one request's tokens as its answer is made and written. What was delivered is known exactly at any cut,
+// because engines count on every chunk; where one does not, each chunk counts as a token and the result is an estimate.
+type meter struct {
+	total int64 // most output tokens that were asked for, over all choices
+	held  int64 // output tokens that the hold covers
+
+	generated int64   // of the answer so far, written or not
+	choices   []int64 // running counts of a request with several choices
+	counted   bool    // generated is the engine's count
+	latest    []byte  // the chunk with the engine's latest count; aliases the stream's buffer until kept
+
+	delivered int64  // generated, as of the last write that succeeded
+	kept      []byte // a copy of latest, as of then
+	said      bool   // something of the answer was generated
+	pieces    int64  // chunks that said something
+}
+
+// reset forgets an attempt that came to nothing.
+func (m *meter) reset() {
+	m.generated, m.delivered, m.pieces, m.counted, m.said, m.latest, m.kept = 0, 0, 0, false, false, nil, m.kept[:0]
+	clear(m.choices)
+}
+
+// add takes in one event of the engine's stream.
+func (m *meter) add(s protocol.Step, data []byte) {
+	if s.Says {
+		m.said = true
+		m.pieces++
+	}
+	if s.Usage {
+		m.latest = data
+	}
+	switch {
+	case s.Tokens < 0:
+		if s.Says && !m.counted {
+			m.generated++
+		}
+	case m.choices == nil || s.Choice < 0:
+		m.counted, m.generated = true, s.Tokens
+	default:
+		m.counted = true
+		m.choices[s.Choice] = s.Tokens
+		m.generated = 0
+		for _, n := range m.choices {
+			m.generated += n
+		}
+	}
+}
+
+// deliver says that all that was added has been written. It must come before the stream's buffer is filled again.
+func (m *meter) deliver() {
+	m.delivered = m.generated
+	if m.latest != nil {
+		m.kept, m.latest = append(m.kept[:0], m.latest...), nil
+	}
+}
+
+// overrun reports whether the engine generated far more than was asked for: it ignores the limit, or miscounts.
+func (m *meter) overrun(generated int64) bool { return generated > m.total+m.total/8+64 }
+
+// count is what a request used, as far as is known.
+type count struct {
+	vector     usage.Vector
+	raw        json.RawMessage
+	estimated  bool
+	impossible bool // the engine's usage cannot be: nothing is charged, the rater puts it aside
+}
+
+// impossibleUsage is a vector that fails its own check, so that the rater quarantines the event. The engine's words are in
+// the event's Raw.
+var impossibleUsage = usage.Vector{usage.Input: -1, usage.Requests: 1}
+
+// count gives what was delivered. complete means that the engine ended the answer by itself; hit is how many prompt
+// tokens the router believes were cached.
+func (m *meter) count(d engine.Driver, complete bool, prompt, hit int64, prices *usage.Prices) count {
+	report, err := engine.Report{}, engine.ErrNoUsage
+	if len(m.kept) > 0 {
+		report, err = d.Usage(m.kept)
+	}
+	switch {
+	case errors.Is(err, engine.ErrNoUsage):
+		report = engine.Report{Vector: usage.Vector{usage.Input: prompt, usage.Output: m.delivered, usage.Requests: 1}}
+	case err != nil, m.overrun(report.Vector.Generated()):
+		return count{vector: impossibleUsage, raw: rawUsage(report.Raw, m.kept), impossible: true}
+	case m.counted && !complete: // the chunk may count one choice only, or more than was written
+		report.Vector[usage.Output] = max(m.delivered-report.Vector[usage.Reasoning], 0)
+	}
+	c := count{vector: report.Vector, raw: rawUsage(report.Raw, nil), estimated: err != nil}
+	if !report.CachedKnown {
+		c.predictCached(hit, complete, prices)
+	}
+	return c
+}
+
+// predictCached splits the prompt by what the router predicted where that is the customer's gain.
+func (c *count) predictCached(hit int64, complete bool, prices *usage.Prices) {
+	if prices[usage.Cached] > prices[usage.Input] {
+		hit = 0
+	}
+	hit = min(hit, c.vector[usage.Input])
+	c.vector[usage.Input] -= hit
+	c.vector[usage.Cached] += hit
+	c.estimated = c.estimated || hit > 0 || !complete
+}
+
+// rawUsage is the engine's usage as the event keeps it: what the driver found, else the chunk itself.
+func rawUsage(found, chunk []byte) json.RawMessage {
+	raw := found
+	if raw == nil {
+		raw = bytes.Clone(chunk)
+	}
+	if raw == nil || len(raw) <= usage.MaxRawBytes && json.Valid(raw) {
+		return raw
+	}
+	quoted, err := json.Marshal(string(raw[:min(len(raw), usage.MaxRawBytes/8)])) // escapes take up to six bytes each
+	if err != nil {
+		return nil
+	}
+	return quoted
+}

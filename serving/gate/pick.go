@@ -1,0 +1,107 @@
+package gate
+
+import (
+	"context"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"millrace/internal/ids"
+	"millrace/serving/catalogue"
+	"millrace/serving/engine"
+	"millrace/serving/engine/kvevent"
+	"millrace/serving/route"
+)
+
+// Bounds of asking an engine for a prompt's tokens: a hit must be worth the question.
+const (
+	tokensTimeout  = 100 * time.Millisecond
+	tokensMinBytes = 2 << 10
+)
+
+// prepare makes the body for the engines and what routing needs of it.
+func (t *Ticket) prepare(ctx context.Context) error {
+	c, chat, units := &t.req.Caller, t.req.Chat, t.model.Units
+	t.bound = engine.PromptBound(chat.Body, t.model.Context)
+	salted := len(units) > 1
+	for _, u := range units {
+		salted = salted || u.Driver.Caps().CacheSalt
+	}
+	if salted {
+		t.salt = t.gate.Salts.CacheSalt(ids.Format(ids.Org, c.Org))
+	}
+	if chat.CacheKey != "" {
+		var d xxhash.Digest
+		d.Reset()
+		_, _ = d.Write(c.Org[:]) // a session of one organization never meets another's
+		_, _ = d.WriteString(chat.CacheKey)
+		t.affinity = d.Sum64() | 1 // 0 means none
+	}
+	if err := t.body.prepare(t, units[0], ids.New()); err != nil {
+		return err
+	}
+	t.prompt = t.promptEstimate()
+	if len(units) > 1 {
+		t.hashPrompt(ctx, units)
+	}
+	return nil
+}
+
+// prepare writes the upstream body for one attempt at a unit.
+func (b *body) prepare(t *Ticket, u *catalogue.Unit, attempt ids.ID) (err error) {
+	p := engine.ChatParams{Model: u.UpstreamModel, RequestID: hexID(attempt)}
+	if u.Driver.Caps().CacheSalt {
+		p.Salt = t.salt
+	}
+	if m := t.model; t.bound+m.MaxOutput <= m.Context { // else the engine's own context is the limit
+		p.MaxTokens = m.MaxOutput
+	}
+	b.driver, b.model, b.attempt = u.Driver, u.UpstreamModel, attempt
+	b.text, err = u.Driver.PrepareChat(b.text[:0], t.req.Chat.Body, p)
+	return err
+}
+
+// hashPrompt finds the prompt's prefix keys: of its tokens when they can be had quickly, else of its bytes.
+func (t *Ticket) hashPrompt(ctx context.Context, units []*catalogue.Unit) {
+	for _, u := range units {
+		caps := u.Driver.Caps()
+		local := u.Driver.Family() == engine.Sim
+		if u.Attached || !caps.Tokens || !caps.KVEvents || !local && len(t.body.text) < tokensMinBytes {
+			continue
+		}
+		ask, cancel := context.WithTimeout(ctx, tokensTimeout)
+		tokens, err := u.Driver.Tokens(ask, u.Client(), u.Base, t.body.text)
+		cancel()
+		if err != nil {
+			break
+		}
+		t.prompt, t.block = int64(len(tokens)), u.Driver.BlockSize()
+		t.hashes = kvevent.ChainHashes(t.salt, tokens, t.block)
+		return
+	}
+	t.approx, t.block = true, route.ApproxTokensPerByteBlock
+	t.hashes = route.ByteChain(t.salt, t.req.Chat.Messages)
+}
+
+// pick books one of the model's units that has not failed this request.
+func (t *Ticket) pick() (*route.Booking, error) {
+	candidates := make([]route.Candidate, len(t.model.Units))
+	for i, u := range t.model.Units {
+		candidates[i] = route.Candidate{Unit: u.ID, Attached: u.Attached}
+	}
+	out := t.req.Chat.MaxTokens
+	if out == 0 {
+		out = t.model.DefaultOutput
+	}
+	return t.gate.Router.Pick(route.Request{Model: t.model.ID, Candidates: candidates, Hashes: t.hashes, Approximate: t.approx,
+		BlockSize: t.block, PromptTokens: t.prompt, OutputTokens: out, Affinity: t.affinity, Exclude: t.excluded})
+}
+
+func (t *Ticket) unit(id ids.ID) *catalogue.Unit {
+	for _, u := range t.model.Units {
+		if u.ID == id {
+			return u
+		}
+	}
+	return nil
+}

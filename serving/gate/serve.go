@@ -1,0 +1,168 @@
+package gate
+
+import (
+	"context"
+	"encoding/hex"
+	"net/http"
+	"sync"
+	"time"
+
+	"millrace/agents/wire"
+	"millrace/internal/fault"
+	"millrace/internal/ids"
+	"millrace/internal/usage"
+	"millrace/serving/catalogue"
+	"millrace/serving/engine"
+	"millrace/serving/internal/upstream"
+	"millrace/serving/protocol"
+	"millrace/serving/route"
+)
+
+// maxRetries is how many further tries there are before the first token.
+const maxRetries = 2
+
+// scratch is what requests use one after another.
+type scratch struct {
+	events          protocol.Events
+	out, body, kept []byte
+}
+
+var scratches = sync.Pool{New: func() any { return &scratch{} }}
+
+// maxPooled bounds the buffers that a pool keeps, in bytes.
+const maxPooled = 256 << 10
+
+// Serve gets the answer from an engine and writes it. An error means that nothing was written: the caller says it in its
+// dialect. The context is the client's: when it ends, the engine is told at once. Whatever happens, the hold is settled
+// and one usage event is written. When the answer must be cut off, Serve panics with http.ErrAbortHandler.
+func (t *Ticket) Serve(ctx context.Context, w http.ResponseWriter) error {
+	defer t.gate.leave()
+	defer t.release()
+	r := relay{t: t, ctx: ctx, w: w, scratch: t.scratch, out: t.scratch.out[:0]}
+	r.flusher, _ = w.(http.Flusher)
+	if n := t.req.Chat.N; n > 1 {
+		t.meter.choices = make([]int64, n)
+	}
+	err := r.run()
+	t.scratch.out = r.out
+	t.lease.Done(r.used.Tokens())
+	if r.cut {
+		panic(http.ErrAbortHandler) // the only way to end an answer that must not look whole
+	}
+	return err
+}
+
+// release gives the buffers back.
+func (t *Ticket) release() {
+	s := t.scratch
+	t.scratch = nil
+	s.body, s.kept = t.body.text, t.meter.kept
+	for _, b := range []*[]byte{&s.out, &s.body, &s.kept} {
+		if cap(*b) > maxPooled {
+			*b = nil
+		}
+	}
+	s.events.Reset()
+	scratches.Put(s)
+}
+
+// run tries units until one has begun to answer, and sees that answer to its end.
+func (r *relay) run() error {
+	t := r.t
+	for try := 0; ; try++ {
+		unit := t.unit(t.booking.Unit)
+		ended, err := r.attempt(unit)
+		if ended {
+			return err
+		}
+		failed := r.abandon(err)
+		if failed.retry && try < maxRetries {
+			if !failed.same {
+				t.excluded = append(t.excluded, unit.ID)
+			}
+			if next, err := t.pick(); err == nil {
+				t.booking = next
+				continue
+			}
+		}
+		return r.refuse(failed)
+	}
+}
+
+// attempt makes one try. ended means that the request was ended in it, err then that nothing was written; otherwise the
+// try came to nothing.
+func (r *relay) attempt(u *catalogue.Unit) (ended bool, err error) {
+	t := r.t
+	if len(t.attempts) > 0 || t.body.driver != u.Driver || t.body.model != u.UpstreamModel {
+		if err := t.body.prepare(t, u, ids.New()); err != nil {
+			return false, err
+		}
+	}
+	t.attempts = append(t.attempts, usage.Attempt{ID: t.body.attempt, Unit: u.ID})
+	r.begin(u)
+	connecting, cancel := context.WithTimeout(r.ctx, t.gate.Times.Connect)
+	defer cancel()
+	r.now = t.gate.Clock.Now()
+	x, err := u.Pool().Post(r.ctx, connecting, upstream.Request{Head: u.ChatHead(), Extra: r.extra(u), Body: t.body.text},
+		r.now.Add(t.gate.Times.FirstToken))
+	if err != nil {
+		return false, err
+	}
+	defer x.Close()
+	if x.Status != http.StatusOK || !isEventStream(x.ContentType) {
+		return false, t.refused(x)
+	}
+	r.exchange = x
+	return r.stream()
+}
+
+// begin makes the state of one attempt.
+func (r *relay) begin(u *catalogue.Unit) {
+	t := r.t
+	r.unit, r.out, r.simulated = u, r.out[:0], u.Driver.Family() == engine.Sim
+	r.scratch.events.Reset()
+	t.meter.reset()
+	p := protocol.AnswerParams{ID: "chatcmpl-" + hexID(t.req.ID), Model: t.model.Name, Created: t.start.Unix(), N: t.req.Chat.N,
+		Usage: t.req.Chat.IncludeUsage}
+	if u.Driver.Family() == engine.LlamaCpp {
+		p.Counter = "timings"
+	}
+	r.answer = t.req.Dialect.Answer(t.req.Chat.Stream, p)
+}
+
+// extra gives the headers of one attempt: an agent's journal goes by its id.
+func (r *relay) extra(u *catalogue.Unit) []byte {
+	if u.Attached {
+		return nil
+	}
+	b := make([]byte, 0, 96)
+	b = append(append(append(b, wire.HeaderAttempt...), ": "...), r.t.body.attempt.String()...)
+	return append(append(append(append(b, "\r\n"...), wire.HeaderKind...), ": "...), wire.KindServe+"\r\n"...)
+}
+
+// abandon ends the attempt's booking and says what to do next.
+func (r *relay) abandon(err error) failure {
+	f := classify(err)
+	if r.ctx.Err() != nil {
+		f = failure{fault: fault.New(fault.Unavailable, "The client has gone.").WithCause(err), note: "client left", left: true}
+	}
+	outcome := route.Cancelled
+	if f.blame {
+		outcome = route.Failed
+	}
+	r.t.booking.Done(outcome, -1)
+	if n := len(r.t.attempts); n > 0 {
+		r.t.attempts[n-1].Note = f.note
+	}
+	return f
+}
+
+func hexID(id ids.ID) string { return hex.EncodeToString(id[:]) }
+
+// unixMS is a moment as events carry it: 0 = none.
+func unixMS(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}

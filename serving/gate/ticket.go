@@ -1,0 +1,177 @@
+package gate
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"millrace/internal/fault"
+	"millrace/internal/ids"
+	"millrace/internal/money"
+	"millrace/internal/usage"
+	"millrace/serving/catalogue"
+	"millrace/serving/engine"
+	"millrace/serving/protocol"
+	"millrace/serving/route"
+	"millrace/tenants/keys"
+	"millrace/tenants/limits"
+)
+
+// Dialect is what the pipeline needs of a client's API.
+type Dialect struct {
+	Name   string // in usage events
+	Answer func(stream bool, p protocol.AnswerParams) protocol.Answer
+	Frame  func(err error) []byte // an error inside a stream that has begun
+}
+
+// Request is what a client asks for.
+type Request struct {
+	ID      ids.ID // of the request; made at its start
+	Caller  keys.Principal
+	Chat    *protocol.ChatRequest
+	Dialect *Dialect
+}
+
+// Ticket is an admitted request: its hold is taken, its price pinned and its unit booked. Only Admit makes one. Serve must
+// be called exactly once.
+type Ticket struct {
+	gate  *Gate
+	req   Request
+	start time.Time
+	model *catalogue.Model
+	lease limits.Lease
+	quote usage.Quote
+	hold  Hold
+	held  money.Nano
+
+	salt     string
+	affinity uint64
+	bound    int64 // prompt tokens at most
+	prompt   int64 // tokens, counted or estimated, for routing
+	hashes   []uint64
+	approx   bool
+	block    int
+	excluded []ids.ID
+
+	booking  *route.Booking
+	body     body
+	attempts []usage.Attempt
+	meter    meter
+	scratch  *scratch
+}
+
+// body is a prepared upstream body and what it was prepared for.
+type body struct {
+	text    []byte
+	driver  engine.Driver
+	model   string
+	attempt ids.ID
+}
+
+// Limits that concern money.
+const (
+	// sliceTokens is how many output tokens are held at a time: enough that extending costs nothing that shows, little
+	// enough that a long max_tokens does not lock up a balance.
+	sliceTokens = 4096
+	// extendAhead is how many tokens before the end of what is held the hold is extended.
+	extendAhead = sliceTokens / 2
+)
+
+// Admit takes a request in, or says why not; then nothing is held and nothing was recorded. The order is that of cost:
+// what needs no money comes first.
+func (g *Gate) Admit(ctx context.Context, req Request) (*Ticket, error) {
+	if err := g.enter(); err != nil {
+		return nil, err
+	}
+	t := &Ticket{gate: g, req: req, start: g.Clock.Now(), scratch: scratches.Get().(*scratch)}
+	t.body.text, t.meter.kept = t.scratch.body, t.scratch.kept
+	if err := t.admit(ctx); err != nil {
+		t.lease.Cancel()
+		t.release()
+		g.leave()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *Ticket) admit(ctx context.Context) (err error) {
+	g, c, chat := t.gate, &t.req.Caller, t.req.Chat
+	if t.lease, err = g.Limits.Take(c.Key, limits.Limits{RPM: c.RPM, TPM: c.TPM, Concurrency: c.Concurrency}, t.estimate()); err != nil {
+		return err
+	}
+	model, known := g.Models.Model(chat.Model)
+	if !known {
+		return fault.New(fault.NotFound, "The model %q does not exist. GET /v1/models lists those that do.", chat.Model).
+			WithCode("model_not_found").WithParam("model")
+	}
+	t.model = model
+	if chat.MaxTokens > model.MaxOutput {
+		return fault.New(fault.Invalid, "This model gives at most %d tokens, but %d were asked for.", model.MaxOutput, chat.MaxTokens).WithParam("max_tokens")
+	}
+	if len(model.Units) == 0 {
+		return noUnit()
+	}
+	if err := t.prepare(ctx); err != nil {
+		return err
+	}
+	if t.quote, err = g.Prices.Quote(model.ID, c.PriceBook, t.start); err != nil {
+		return err
+	}
+	if err := g.Log.Ready(); err != nil {
+		return err
+	}
+	if err := t.takeHold(ctx); err != nil {
+		return err
+	}
+	if t.booking, err = t.pick(); err != nil {
+		t.hold.Settle(0)
+		return err
+	}
+	return nil
+}
+
+func noUnit() error {
+	return fault.New(fault.Unavailable, "No engine serves this model right now. Try again shortly.").
+		WithCode("no_engine_ready").WithRetryAfter(2 * time.Second)
+}
+
+// bytesPerToken turns text into a low estimate of tokens: most languages have fewer bytes a token.
+const bytesPerToken = 4
+
+func (t *Ticket) promptEstimate() int64 { return t.req.Chat.TextBytes/bytesPerToken + 1 }
+
+// estimate is what the request will take from a limit of tokens per minute.
+func (t *Ticket) estimate() int64 {
+	chat := t.req.Chat
+	out := chat.MaxTokens
+	if out == 0 {
+		out = sliceTokens
+	}
+	return t.promptEstimate() + out*int64(chat.N)
+}
+
+// takeHold holds the dearest that the prompt can cost and the first slice of the answer.
+func (t *Ticket) takeHold(ctx context.Context) (err error) {
+	chat, n := t.req.Chat, int64(t.req.Chat.N)
+	total, first := n*chat.MaxTokens, int64(sliceTokens)
+	if chat.MaxTokens == 0 {
+		total, first = n*t.model.Context, n*t.model.DefaultOutput
+	}
+	first = min(first, total)
+	t.meter.total, t.meter.held = total, first
+	p := &t.quote.Prices
+	prompt, ok := money.Cost(t.bound, p.Dearest(usage.Input, usage.Cached, usage.CacheWrite, usage.Image, usage.Audio))
+	output, ok2 := money.Cost(first, p.Dearest(usage.Output, usage.Reasoning))
+	sum, ok3 := money.Add(prompt, output)
+	sum, ok4 := money.Add(sum, p[usage.Requests])
+	if !ok || !ok2 || !ok3 || !ok4 {
+		return fault.New(fault.Invalid, "This request could cost more than any request may.").WithParam("max_tokens")
+	}
+	t.held = sum.CeilNano()
+	c := &t.req.Caller
+	t.hold, err = t.gate.Budgets.Hold(ctx, Payer{Org: c.Org, Project: c.Project, Key: c.Key, TimeZone: c.TimeZone}, t.held)
+	return err
+}
+
+// Headers sets the headers that tell of the key's limits.
+func (t *Ticket) Headers(h http.Header) { t.lease.Headers(h) }
