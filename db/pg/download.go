@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,6 +73,7 @@ func fetch(ctx context.Context, version, dir string, progress func(int64, int64,
 	if err != nil {
 		return err
 	}
+	defer removeNew(filepath.Join(os.TempDir(), "embedded_postgres_log*"))()
 	// Of the library we want the download and the unpacking only, which it does not offer alone. A data path that ends in
 	// "." cannot be removed, so its Start ends right after unpacking, before it would run initdb its own way.
 	err = embedded.NewDatabase(embedded.DefaultConfig().Version(embedded.PostgresVersion(version)).Port(uint32(port)).
@@ -84,6 +86,19 @@ func fetch(ctx context.Context, version, dir string, progress func(int64, int64,
 		return err
 	}
 	return os.Rename(unpacked, dir)
+}
+
+// removeNew notes the files of a pattern; the function returned removes those that came since: the library leaves its log.
+func removeNew(pattern string) func() {
+	before, _ := filepath.Glob(pattern)
+	return func() {
+		after, _ := filepath.Glob(pattern)
+		for _, path := range after {
+			if !slices.Contains(before, path) {
+				_ = os.Remove(path)
+			}
+		}
+	}
 }
 
 // watchDownloads makes the default HTTP client, which the library uses, obey ctx and report its bytes. The function
