@@ -12,6 +12,7 @@ import (
 
 	"millrace/agents/wire"
 	"millrace/db/q"
+	"millrace/internal/clock"
 	"millrace/internal/ids"
 	"millrace/serving/engine"
 	"millrace/serving/internal/upstream"
@@ -64,28 +65,53 @@ func keyOf(r *q.CatalogueUnitsRow) unitKey {
 func sealContext(unit ids.ID) string { return "unit/" + unit.String() }
 
 func (c *Catalogue) newUnit(r *q.CatalogueUnitsRow) (*Unit, error) {
-	driver, err := engine.Lookup(engine.Family(r.Engine))
-	if err != nil {
-		return nil, err
-	}
-	u := &Unit{ID: r.ID, Name: r.Name, Model: r.ModelID, Driver: driver, UpstreamModel: r.UpstreamModel,
-		Header: http.Header{}, Attached: r.HostID == nil, key: keyOf(r), Base: r.BaseUrl}
-	if !u.Attached {
-		u.Host = *r.HostID
-		u.Base = strings.TrimRight(r.DataUrl, "/") + wire.DataPrefix + r.ID.String()
+	spec := Spec{ID: r.ID, Name: r.Name, Model: r.ModelID, Engine: engine.Family(r.Engine), UpstreamModel: r.UpstreamModel, Base: r.BaseUrl}
+	if r.HostID != nil {
+		spec.Host = *r.HostID
+		spec.Base = strings.TrimRight(r.DataUrl, "/") + wire.DataPrefix + r.ID.String()
 	}
 	if len(r.SealedKey) > 0 {
 		secret, err := c.o.Sealer.Open(r.SealedKey, sealContext(r.ID))
 		if err != nil {
 			return nil, err
 		}
-		u.Header.Set("Authorization", "Bearer "+string(secret))
+		spec.Key = string(secret)
 	}
-	return u, c.connect(u)
+	u, err := NewUnit(spec, c.o.Clock, c.o.DialHost)
+	if err == nil {
+		u.key = keyOf(r)
+	}
+	return u, err
 }
 
-// connect makes the unit's pools. Nothing is dialled before it is needed.
-func (c *Catalogue) connect(u *Unit) error {
+// Spec is what a unit is made of.
+type Spec struct {
+	ID            ids.ID
+	Name          string
+	Model         ids.ID
+	Engine        engine.Family
+	UpstreamModel string
+	Base          string
+	Key           string // sent as a bearer; "" = none
+	Host          ids.ID // Nil = attached
+}
+
+// NewUnit makes a unit. Nothing is dialled before it is needed.
+func NewUnit(s Spec, c clock.Clock, dial DialHost) (*Unit, error) {
+	driver, err := engine.Lookup(s.Engine)
+	if err != nil {
+		return nil, err
+	}
+	u := &Unit{ID: s.ID, Name: s.Name, Model: s.Model, Driver: driver, UpstreamModel: s.UpstreamModel, Base: s.Base,
+		Header: http.Header{}, Attached: s.Host == ids.Nil, Host: s.Host}
+	if s.Key != "" {
+		u.Header.Set("Authorization", "Bearer "+s.Key)
+	}
+	return u, u.connect(c, dial)
+}
+
+// connect makes the unit's pools.
+func (u *Unit) connect(c clock.Clock, dialHost DialHost) error {
 	target, err := url.Parse(u.Base)
 	if err != nil || target.Host == "" {
 		return fmt.Errorf("catalogue: %q is no address", u.Base)
@@ -99,12 +125,12 @@ func (c *Catalogue) connect(u *Unit) error {
 		switch {
 		case u.Attached:
 			return dialDirect(ctx, address, target.Hostname(), secure)
-		case c.o.DialHost == nil:
+		case dialHost == nil:
 			return nil, errNoDialer
 		}
-		return c.o.DialHost(ctx, u.Host, address, secure)
+		return dialHost(ctx, u.Host, address, secure)
 	}
-	u.pool = upstream.NewPool(dial, c.o.Clock)
+	u.pool = upstream.NewPool(dial, c)
 	u.head = chatHead(target, u.Header)
 	forProbes := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
 	u.Transport = &probes{header: u.Header, next: &http.Transport{DialContext: forProbes, DialTLSContext: forProbes,

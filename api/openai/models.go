@@ -1,0 +1,62 @@
+package openai
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"millrace/internal/fault"
+	"millrace/internal/ids"
+	"millrace/serving/catalogue"
+)
+
+// model is a model as OpenAI lists it.
+type model struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+	Context int64  `json:"context_window"`
+	Output  int64  `json:"max_output_tokens"`
+}
+
+func shownModel(m *catalogue.Model) model {
+	return model{ID: m.Name, Object: "model", Created: m.Created.Unix(), OwnedBy: "millrace", Context: m.Context, Output: m.MaxOutput}
+}
+
+func (a *API) listModels(w http.ResponseWriter, r *http.Request, _ ids.ID) error {
+	if _, err := a.authenticate(r); err != nil {
+		return err
+	}
+	list := struct {
+		Object string  `json:"object"`
+		Data   []model `json:"data"`
+	}{Object: "list", Data: []model{}}
+	for _, m := range a.Models.Models() {
+		list.Data = append(list.Data, shownModel(m))
+	}
+	return writeJSON(w, list)
+}
+
+func (a *API) showModel(w http.ResponseWriter, r *http.Request, _ ids.ID) error {
+	if _, err := a.authenticate(r); err != nil {
+		return err
+	}
+	name := strings.TrimPrefix(r.URL.Path, pathModels+"/")
+	m, known := a.Models.Model(name)
+	if !known {
+		return fault.New(fault.NotFound, "The model %q does not exist. GET /v1/models lists those that do.", shown(name)).
+			WithCode("model_not_found").WithParam("model")
+	}
+	return writeJSON(w, shownModel(m))
+}
+
+func writeJSON(w http.ResponseWriter, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(text, '\n')) // a failed write means that the caller has gone
+	return nil
+}
