@@ -50,6 +50,40 @@ func (q *Queries) BeatEpoch(ctx context.Context, arg BeatEpochParams) (time.Time
 	return heartbeat_at, err
 }
 
+const budgetCaps = `-- name: BudgetCaps :many
+SELECT id, cap_nano FROM budgets WHERE org_id = $1 AND id = ANY($2::uuid[])
+`
+
+type BudgetCapsParams struct {
+	OrgID ids.ID
+	Ids   []ids.ID
+}
+
+type BudgetCapsRow struct {
+	ID      ids.ID
+	CapNano int64
+}
+
+func (q *Queries) BudgetCaps(ctx context.Context, arg BudgetCapsParams) ([]BudgetCapsRow, error) {
+	rows, err := q.db.Query(ctx, budgetCaps, arg.OrgID, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BudgetCapsRow
+	for rows.Next() {
+		var i BudgetCapsRow
+		if err := rows.Scan(&i.ID, &i.CapNano); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const capUsage = `-- name: CapUsage :many
 SELECT c.id, c.scope, c.scope_id, c.period, c.cap_nano, b.period_start, b.settled_nano, b.outstanding_nano
 FROM caps c LEFT JOIN budgets b

@@ -93,6 +93,9 @@ WHERE b.org_id = a.org_id AND b.id = a.id;
 SELECT id, kind, scope, scope_id, period, period_start, cap_nano FROM budgets
 WHERE org_id = $1 AND scope_id = ANY(sqlc.arg(scope_ids)::uuid[]) AND period_start = ANY(sqlc.arg(starts)::timestamptz[]);
 
+-- name: BudgetCaps :many
+SELECT id, cap_nano FROM budgets WHERE org_id = $1 AND id = ANY(sqlc.arg(ids)::uuid[]);
+
 -- name: EnsureCapBudgets :exec
 -- A period's first use copies the cap. FOR SHARE: whoever changes the cap meanwhile sees the new row or is seen by it.
 INSERT INTO budgets (org_id, id, kind, scope, scope_id, period, period_start, cap_nano)
