@@ -45,6 +45,11 @@ type Link struct {
 	serving sync.WaitGroup
 }
 
+// Refused is a hub that answers and does not link.
+type Refused struct{ Status int }
+
+func (e *Refused) Error() string { return fmt.Sprintf("link: the hub refuses, status %d", e.Status) }
+
 // Dial opens the agent's side: url is the hub's wss:// address with path, handler answers the hub's requests.
 func Dial(ctx context.Context, url string, cfg *tls.Config, handler http.Handler, log *slog.Logger) (*Link, error) {
 	rt := &http.Transport{TLSClientConfig: cfg, TLSHandshakeTimeout: dialTimeout}
@@ -54,7 +59,7 @@ func Dial(ctx context.Context, url string, cfg *tls.Config, handler http.Handler
 	conn, resp, err := websocket.Dial(dialing, url, &websocket.DialOptions{HTTPClient: &http.Client{Transport: rt}})
 	if err != nil {
 		if resp != nil && resp.StatusCode != http.StatusSwitchingProtocols {
-			return nil, fmt.Errorf("link: the hub answered %s: %w", resp.Status, err)
+			return nil, &Refused{resp.StatusCode}
 		}
 		return nil, fmt.Errorf("link: %w", err)
 	}

@@ -51,6 +51,9 @@ const (
 	KindGolden = "golden"
 )
 
+// DataByLink is the Observed.DataURL of a host that listens nowhere: gateways reach it through its link.
+const DataByLink = "https://link.invalid"
+
 // Times of the control protocol.
 const (
 	SyncWait      = 20 * time.Second       // a long poll answers at least this often

@@ -57,5 +57,7 @@ func Identity(certPEM, keyPEM []byte) (*tls.Certificate, Name, error) {
 // NewSource holds an identity that its owner renews by Set.
 func NewSource(cert *tls.Certificate, c clock.Clock) *Source { return &Source{cert: cert, clock: c} }
 
-// Expired reports whether a certificate is past its end.
-func Expired(cert *tls.Certificate, c clock.Clock) bool { return !c.Now().Before(cert.Leaf.NotAfter) }
+// Renewable reports whether a host's certificate is still good to be shown to the hub.
+func Renewable(cert *tls.Certificate, c clock.Clock) bool {
+	return c.Now().Before(cert.Leaf.NotAfter.Add(RenewGrace))
+}

@@ -2,6 +2,7 @@ package pki
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"net"
 	"testing"
 	"time"
@@ -120,6 +121,25 @@ func TestAnExpiredLeafIsRefused(t *testing.T) {
 	c.Advance(2 * time.Minute)
 	if err := handshake(t, ca.Trust().HostServer(host), ca.Trust().Dial(gw, Host(id))); err == nil {
 		t.Fatal("an expired host was accepted")
+	}
+}
+
+// Past its end a host may still come to the hub, which then lets it renew only; after the grace it may not come at all.
+func TestALapsedHostMayRenew(t *testing.T) {
+	c := clock.NewManual(start)
+	ca := newCA(t, c)
+	host := hostSource(t, ca, ids.New())
+	cert, _ := host.Current()
+	state := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert.Leaf}}
+	for _, tc := range []struct {
+		after         time.Duration
+		comes, lapsed bool
+	}{{0, true, false}, {LeafLife + time.Hour, true, true}, {RenewGrace, true, true}, {LeafLife + RenewGrace + time.Hour, false, true}} {
+		c.Advance(start.Add(tc.after).Sub(c.Now()))
+		err := handshake(t, ca.Trust().HubServer(ca.HubSource()), ca.Trust().Dial(host, Hub))
+		if (err == nil) != tc.comes || ca.Trust().Lapsed(state) != tc.lapsed || Renewable(cert, c) != tc.comes {
+			t.Errorf("after %v: %v, lapsed %v", tc.after, err, ca.Trust().Lapsed(state))
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"time"
 
 	"millrace/internal/clock"
 )
@@ -42,8 +43,12 @@ func (t *Trust) Digest() []byte {
 	return sum[:]
 }
 
+// RenewGrace is how long after its end a host's certificate still proves who it is at the hub, to be renewed and for
+// nothing else: a host that was off for a weekend comes back by itself. Removing a host, not time, is what shuts it out.
+const RenewGrace = 30 * 24 * time.Hour
+
 // HubServer is the agents' listener: a host may come without a certificate (it is joining); one that shows a certificate
-// must be a host. The handler asks Peer who it is.
+// must be a host. The handler asks Peer who it is, and Lapsed whether it may do no more than renew.
 func (t *Trust) HubServer(s *Source) *tls.Config {
 	cfg := t.server(s)
 	cfg.ClientAuth = tls.RequestClientCert
@@ -51,9 +56,18 @@ func (t *Trust) HubServer(s *Source) *tls.Config {
 		if len(cs.PeerCertificates) == 0 {
 			return nil
 		}
-		return t.verify(cs, isHost)
+		now, end := t.clock.Now(), cs.PeerCertificates[0].NotAfter
+		if now.After(end) && now.Before(end.Add(RenewGrace)) {
+			now = end
+		}
+		return t.verifyAt(cs, now, isHost)
 	}
 	return cfg
+}
+
+// Lapsed reports whether the peer's certificate is past its end.
+func (t *Trust) Lapsed(cs *tls.ConnectionState) bool {
+	return len(cs.PeerCertificates) == 0 || t.clock.Now().After(cs.PeerCertificates[0].NotAfter)
 }
 
 // HostServer is an agent's data plane: gateways only.
@@ -116,14 +130,18 @@ func (t *Trust) client(verify func(tls.ConnectionState) error) *tls.Config {
 	}
 }
 
-// verify checks the peer's chain against the authority at this moment, and its name.
 func (t *Trust) verify(cs tls.ConnectionState, accept func(Name) bool) error {
+	return t.verifyAt(cs, t.clock.Now(), accept)
+}
+
+// verifyAt checks the peer's chain against the authority at a moment, and its name.
+func (t *Trust) verifyAt(cs tls.ConnectionState, at time.Time, accept func(Name) bool) error {
 	if len(cs.PeerCertificates) == 0 {
 		return errors.New("pki: the peer showed no certificate")
 	}
 	leaf := cs.PeerCertificates[0]
 	_, err := leaf.Verify(x509.VerifyOptions{
-		Roots: t.pool, CurrentTime: t.clock.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+		Roots: t.pool, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	})
 	if err != nil {
 		return fmt.Errorf("pki: the peer's certificate: %w", err)

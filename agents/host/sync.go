@@ -1,0 +1,139 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"millrace/agents/wire"
+	"millrace/internal/datafolder"
+	"millrace/serving/engine"
+)
+
+const (
+	desiredName = "desired.json"
+	syncTimeout = wire.SyncWait + 10*time.Second
+	syncPause   = 100 * time.Millisecond // between reports of what is observed
+)
+
+// desired is what the hub last said, kept on disk: engines run on while the hub is away, and come back before it does.
+type desired struct {
+	mu         sync.Mutex
+	generation int64
+	units      []wire.Desired
+}
+
+// load reads the file. What cannot be read counts as nothing desired yet.
+func (d *desired) load(path string, log *slog.Logger) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	var kept wire.SyncResponse
+	if err == nil {
+		err = json.Unmarshal(text, &kept)
+	}
+	if err != nil {
+		log.Warn("the stored desired state is of no use", "error", err)
+		return
+	}
+	d.generation, d.units = kept.Generation, kept.Desired
+}
+
+func (d *desired) now() (generation int64, simulated bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, u := range d.units {
+		simulated = simulated || u.Engine == string(engine.Sim)
+	}
+	return d.generation, simulated
+}
+
+// sync tells what is observed and takes what is desired, for as long as the link works. The call is held by the hub until
+// something is desired anew; what happens here meanwhile ends it, so that it is told.
+func (a *agent) sync(ctx context.Context, client *http.Client) error {
+	for first := true; ; first = false {
+		generation, simulated := a.desired.now()
+		in := wire.SyncRequest{Generation: generation, Observed: a.observe(simulated), Wait: !first}
+		if first {
+			in.Generation = -1 // whatever was kept, the hub's word is taken anew
+		}
+		answer, err := a.ask(ctx, client, in)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, errChanged):
+		case err != nil:
+			return err
+		case answer.Generation != generation || first:
+			if err := a.apply(answer); err != nil {
+				return err
+			}
+		}
+		select { // reports are bounded
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(syncPause):
+		}
+	}
+}
+
+var errChanged = errors.New("something to tell")
+
+// ask makes one sync. errChanged when there is something new to tell before the answer.
+func (a *agent) ask(ctx context.Context, client *http.Client, in wire.SyncRequest) (wire.SyncResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	type result struct {
+		answer wire.SyncResponse
+		err    error
+	}
+	done := make(chan result, 1)
+	go func() { // ends with the call, which ends with ctx; both ways out below wait for it
+		var r result
+		r.err = call(ctx, client, linkURL+wire.PathSync, in, &r.answer)
+		done <- r
+	}()
+	changed := a.engines.Changed()
+	if !in.Wait {
+		changed = nil // answered at once anyway
+	}
+	select {
+	case r := <-done:
+		return r.answer, r.err
+	case <-changed:
+		cancel()
+		if r := <-done; r.err == nil {
+			return r.answer, nil
+		}
+		return wire.SyncResponse{}, errChanged
+	}
+}
+
+// apply keeps what is desired on disk first, then makes it so.
+func (a *agent) apply(answer wire.SyncResponse) error {
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	if err := datafolder.WriteFile(a.folder.Path(desiredName), text, secretMode); err != nil {
+		return err
+	}
+	a.desired.mu.Lock()
+	a.desired.generation, a.desired.units = answer.Generation, answer.Desired
+	a.desired.mu.Unlock()
+	a.engines.Apply(answer.Desired)
+	return nil
+}
+
+func (a *agent) observe(simulated bool) wire.Observed {
+	return wire.Observed{
+		AgentVersion: a.cfg.Version, Hostname: a.seen.Hostname, DataURL: a.dataURL, CPUs: a.seen.CPUs, MemoryBytes: a.seen.MemoryBytes,
+		GPUs: a.seen.GPUs, Simulated: a.seen.simulated || simulated, Units: a.engines.Observed(), JournalDropped: a.journal.Dropped(),
+	}
+}
