@@ -1,0 +1,108 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// thinkSuffix at the end of a model's name makes it reason before it answers.
+const thinkSuffix = "-think"
+
+// Lengths of what is made up, in sentences.
+const (
+	leastSentences = 1
+	mostSentences  = 7
+)
+
+var effortSentences = map[string]int{"minimal": 1, "low": 2, "medium": 4, "high": 8, "xhigh": 16, "max": 16}
+
+// write fixes answer i to a prompt: what a test prescribed, tool calls, or sentences. The same request gets the same
+// answer, whatever the temperature.
+func (e *Engine) write(q *request, prompt []uint32, i int) *script {
+	s := &script{seed: e.answerSeed(q, prompt, i), segments: make([]segment, 0, 2)}
+	if q.scripted != nil {
+		e.follow(s, q.scripted)
+	} else {
+		e.improvise(s, q)
+	}
+	if s.total == 0 {
+		s.say(content, openingPieces, leastSentences)
+	}
+	switch {
+	case q.ignoreEnd:
+		s.extend(q.maxTokens)
+	case q.minTokens > 0:
+		s.extend(min(q.minTokens, q.maxTokens))
+	}
+	if len(q.stops) > 0 {
+		s.stopAt(q.stops)
+	}
+	return s
+}
+
+// answerSeed hashes what decides an answer: the engine's seed, the client's, the end of the prompt and the answer's index.
+// The end is enough, and a long prompt is not hashed twice.
+func (e *Engine) answerSeed(q *request, prompt []uint32, i int) uint64 {
+	const tail = 64 // tokens
+	var space [8 * 3 * 16]byte
+	b := binary.LittleEndian.AppendUint64(space[:0], e.cfg.Seed)
+	b = binary.LittleEndian.AppendUint64(b, q.seed)
+	b = binary.LittleEndian.AppendUint64(b, uint64(i)<<32|uint64(len(prompt)))
+	for _, id := range prompt[max(0, len(prompt)-tail):] {
+		b = binary.LittleEndian.AppendUint32(b, id)
+	}
+	return xxhash.Sum64(b)
+}
+
+func (e *Engine) follow(s *script, want *scripted) {
+	if want.Reasoning != "" {
+		s.text(reasoning, want.Reasoning)
+	}
+	s.text(content, want.Text)
+	for _, c := range want.ToolCalls {
+		s.tool(c.Name, c.Arguments)
+	}
+	if want.Tokens <= 0 {
+		return
+	}
+	s.extend(want.Tokens)
+	s.total = want.Tokens
+}
+
+func (e *Engine) improvise(s *script, q *request) {
+	if q.think {
+		n, ok := effortSentences[q.effort]
+		if !ok {
+			n = effortSentences["medium"]
+		}
+		s.say(reasoning, reasonPieces, n)
+	}
+	var question, last string
+	if len(q.tools) > 0 || bytes.Contains(q.messages, []byte(`"tool"`)) {
+		question, last = lastMessages(q.messages)
+	}
+	if last == "tool" {
+		s.say(content, toolPieces, leastSentences)
+		return
+	}
+	if call := chooseTools(q.tools, q.toolChoice, question); len(call) > 0 {
+		for _, t := range call {
+			args := "{}"
+			if len(t.Function.Parameters) > 0 {
+				if a := arguments(t.Function.Parameters, maxSchemaDepth); strings.HasPrefix(a, "{") {
+					args = a
+				}
+			}
+			s.tool(t.Function.Name, args)
+		}
+		return
+	}
+	if q.chat {
+		s.say(content, openingPieces, leastSentences+int(s.seed>>40%uint64(mostSentences-leastSentences+1)))
+		return
+	}
+	s.say(content, nil, leastSentences+int(s.seed>>40%uint64(mostSentences-leastSentences+1)))
+}

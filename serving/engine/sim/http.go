@@ -1,0 +1,193 @@
+package sim
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"millrace/internal/fault"
+	"millrace/serving/engine/scan"
+	"millrace/serving/engine/tok"
+)
+
+// Header marks every answer of a simulated engine.
+const Header = "X-Millrace-Simulated"
+
+// Handler serves the engine's HTTP interface.
+func (e *Engine) Handler() http.Handler {
+	m := http.NewServeMux()
+	m.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { e.generate(w, r, true) })
+	m.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { e.generate(w, r, false) })
+	m.HandleFunc("POST /v1/chat/completions/render", e.serveRender)
+	m.HandleFunc("POST /tokenize", e.serveTokenize)
+	m.HandleFunc("POST /reset_prefix_cache", func(w http.ResponseWriter, _ *http.Request) {
+		e.sched.clearCache()
+		writeJSON(w, http.StatusOK, map[string]bool{"success": true})
+	})
+	m.HandleFunc("GET /v1/models", e.serveModels)
+	m.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
+	m.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]string{"version": "simulated"})
+	})
+	m.HandleFunc("GET /metrics", e.serveMetrics)
+	if e.cfg.Faults {
+		m.HandleFunc("POST /sim/faults", e.serveFaults)
+		m.HandleFunc("GET /sim/faults", e.serveFaults)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()[Header] = headerTrue
+		m.ServeHTTP(w, r)
+	})
+}
+
+var headerTrue = []string{"true"}
+
+// generate answers a chat or a completion.
+func (e *Engine) generate(w http.ResponseWriter, r *http.Request, chat bool) {
+	q, err := e.read(w, r, chat)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	f := e.faults.take(q.stream)
+	switch {
+	case f.Crash:
+		e.exit(crashCode)
+		return
+	case f.FailBeforeFirst != 0:
+		writeStatus(w, f.FailBeforeFirst, "Simulated failure.", http.StatusText(f.FailBeforeFirst), "")
+		return
+	case !f.slow(r):
+		return
+	}
+	if q.id == "" {
+		q.id = e.newID()
+	}
+	a, err := e.begin(q)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	a.faults = f
+	defer e.sched.abort(a.seqs) // nothing, unless the client left or a fault struck
+	if q.stream {
+		err = a.stream(w, r)
+	} else {
+		err = a.whole(w, r)
+	}
+	if errors.Is(err, errCut) {
+		panic(http.ErrAbortHandler) // net/http's way to break a connection off
+	}
+}
+
+func (e *Engine) read(w http.ResponseWriter, r *http.Request, chat bool) (*request, error) {
+	body, err := readBody(w, r)
+	if err != nil {
+		return nil, err
+	}
+	return e.parse(r, body, chat)
+}
+
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	in := http.MaxBytesReader(w, r.Body, maxBodyBytes)
+	if n := r.ContentLength; n >= 0 && n <= maxBodyBytes {
+		body := make([]byte, n)
+		if _, err := io.ReadFull(in, body); err != nil {
+			return nil, fault.Wrap(err, fault.Invalid, "The body is incomplete.")
+		}
+		return body, nil
+	}
+	body, err := io.ReadAll(in)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.TooLarge, "The body cannot be read, or is above %d bytes.", maxBodyBytes)
+	}
+	return body, nil
+}
+
+func (e *Engine) serveRender(w http.ResponseWriter, r *http.Request) {
+	q, err := e.read(w, r, true)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]any{
+		"request_id": "chatcmpl-" + e.newID(), "token_ids": q.prompts[0], "model": q.model, "stream": q.stream, "cache_salt": q.salt,
+	})
+}
+
+// serveTokenize gives the tokens of messages or of a prompt.
+func (e *Engine) serveTokenize(w http.ResponseWriter, r *http.Request) {
+	body, err := readBody(w, r)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	var ids []uint32
+	m := scan.Object(body)
+	for m.Next() {
+		switch string(m.Key) {
+		case "messages":
+			ids, err = tok.ApplyChat(body)
+		case "prompt":
+			var s []byte
+			if s, _ = scan.Text(nil, m.Value); ids == nil {
+				ids = tok.Append([]uint32{tok.Begin}, s)
+			}
+		}
+	}
+	if err == nil && (m.Err() != nil || ids == nil) {
+		err = invalid("prompt", "messages or a prompt is required.")
+	}
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": e.context, "tokens": ids, "token_strs": nil})
+}
+
+func (e *Engine) serveModels(w http.ResponseWriter, _ *http.Request) {
+	type model struct {
+		ID      string `json:"id"`
+		Object  string `json:"object"`
+		Created int64  `json:"created"`
+		Owner   string `json:"owned_by"`
+		Context int    `json:"max_model_len"`
+	}
+	now := e.clock.Now().Unix()
+	all := []model{{e.cfg.Model, "model", now, "millrace-simulated", e.context}}
+	if !strings.HasSuffix(e.cfg.Model, thinkSuffix) {
+		all = append(all, model{e.cfg.Model + thinkSuffix, "model", now, "millrace-simulated", e.context})
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": all})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil { // cannot happen: only plain values are passed
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(b) // the client may have left
+}
+
+// writeError answers as vLLM does.
+func writeError(w http.ResponseWriter, err error) {
+	f := fault.Of(err)
+	kind := map[fault.Kind]string{fault.Invalid: "BadRequestError", fault.NotFound: "NotFoundError"}[f.Kind]
+	if kind == "" {
+		kind = http.StatusText(f.Kind.Status())
+	}
+	writeStatus(w, f.Kind.Status(), f.Message, kind, f.Param)
+}
+
+func writeStatus(w http.ResponseWriter, status int, message, kind, param string) {
+	var p any
+	if param != "" {
+		p = param
+	}
+	writeJSON(w, status, map[string]any{"error": map[string]any{"message": message, "type": kind, "param": p, "code": status}})
+}
