@@ -59,6 +59,16 @@ CREATE TABLE units (
   removed_at     timestamptz,
   CHECK ((host_id IS NULL) <> (base_url = ''))
 );
+-- A host's desired state is its units: whoever changes one moves the host's generation, so nobody can forget to.
+-- +goose StatementBegin
+CREATE FUNCTION host_desires_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE hosts SET generation = generation + 1 WHERE id IN (OLD.host_id, NEW.host_id);
+  RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER units_move_generation AFTER INSERT OR UPDATE ON units
+  FOR EACH ROW EXECUTE FUNCTION host_desires_changed();
 -- One record per attempt, written by agents: the independent side of reconcile, never the source of a charge.
 CREATE TABLE attempt_journal (
   attempt_id  uuid NOT NULL,
