@@ -1,0 +1,121 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+
+	"github.com/labstack/echo/v4"
+
+	"millrace/api/openai"
+	"millrace/billing/credit"
+	"millrace/billing/price"
+	"millrace/billing/usagelog"
+	"millrace/db/bus"
+	"millrace/internal/ids"
+	"millrace/internal/money"
+	"millrace/serving/catalogue"
+	"millrace/serving/gate"
+	"millrace/serving/route"
+	"millrace/tenants/keys"
+	"millrace/tenants/limits"
+)
+
+// gateway is the inference surface and everything it keeps in memory.
+type gateway struct {
+	gate    *gate.Gate
+	router  *route.Router
+	log     *usagelog.Log
+	purse   *credit.Allotments
+	handler http.Handler
+}
+
+// budgets is credit.Allotments as the gate sees it: serving does not import billing.
+type budgets struct{ *credit.Allotments }
+
+func (b budgets) Hold(ctx context.Context, p gate.Payer, amount money.Nano) (gate.Hold, error) {
+	h, err := b.Allotments.Hold(ctx, credit.Payer{Org: p.Org, Project: p.Project, Key: p.Key, TimeZone: p.TimeZone}, amount)
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// openGateway begins a gateway epoch. Ending goes the other way: no new requests, running ones finish, the log is
+// flushed, the money goes back with a goodbye.
+func (s *Server) openGateway(ctx context.Context, cat *catalogue.Catalogue, router *route.Router) (*gateway, error) {
+	c := s.cfg
+	log, err := usagelog.Open(ctx, usagelog.Config{Bus: c.Bus, Clock: c.Clock, DiskFree: c.DiskFree})
+	if err != nil {
+		return nil, err
+	}
+	purse, err := credit.Open(ctx, credit.Config{DB: c.DB, Bus: c.Bus, Clock: c.Clock, Process: processName(), LockDir: c.LockDir,
+		Validity: c.Validity, RequestMax: gate.MaxRequest})
+	if err != nil {
+		return nil, err
+	}
+	s.life.onEnd("gateway epoch", func(ctx context.Context) error {
+		if err := log.Flush(ctx); err != nil {
+			return err // no goodbye: the rest of the money returns once this process is proven dead
+		}
+		incarnation, seq := log.LastAcked()
+		if err := purse.Close(ctx, credit.LogEnd{Incarnation: incarnation, Seq: seq}); err != nil {
+			return err
+		}
+		return log.Close(ctx)
+	})
+	prices, err := price.OpenBook(ctx, c.DB, c.Bus)
+	if err != nil {
+		return nil, err
+	}
+	s.life.onEnd("price book", func(context.Context) error { prices.Close(); return nil })
+	auth := keys.NewAuthenticator(keys.NewStore(c.DB), c.Master, c.Clock, purse.Valid)
+	stop, err := c.Bus.Subscribe(bus.NoticeKey, func(_ string, data []byte) { auth.Invalidate(data) })
+	if err != nil {
+		return nil, err
+	}
+	s.life.onEnd("key notices", func(context.Context) error { stop(); return nil })
+	s.life.run("key authentication", auth.Run)
+	g := gate.New(gate.Options{Clock: c.Clock, Models: cat, Router: router, Limits: limits.New(c.Clock), Prices: prices, Budgets: budgets{purse},
+		Log: log, Salts: c.Master})
+	s.life.onEnd("running requests", g.Drain)
+	e := echo.New()
+	e.IPExtractor = echo.ExtractIPDirect()
+	(&openai.API{Gate: g, Auth: auth, Models: cat, Clock: c.Clock}).Register(e)
+	return &gateway{gate: g, router: router, log: log, purse: purse, handler: e}, nil
+}
+
+// openRouter follows the fleet on a connection of its own.
+func (s *Server) openRouter() (*route.Router, error) {
+	router := route.New(s.cfg.Clock, nil)
+	feed, err := route.Follow(router, s.cfg.Facts, s.cfg.Clock)
+	if err != nil {
+		return nil, err
+	}
+	s.life.onEnd("fleet facts", func(context.Context) error { feed.Stop(); return nil })
+	return router, nil
+}
+
+func (s *Server) openCatalogue(ctx context.Context, router *route.Router) (*catalogue.Catalogue, error) {
+	cat := catalogue.New(catalogue.Options{DB: s.cfg.DB, Bus: s.cfg.Bus, Sealer: s.cfg.Master, Clock: s.cfg.Clock, DialHost: s.dialHost, Gone: router.Forget})
+	if err := cat.Load(ctx); err != nil {
+		return nil, err
+	}
+	s.life.run("catalogue", cat.Run)
+	return cat, nil
+}
+
+// dialHost connects to a host's agent. Through TLS, only that host's certificate is accepted.
+func (s *Server) dialHost(ctx context.Context, host ids.ID, address string, secure bool) (net.Conn, error) {
+	if !secure {
+		return nil, fmt.Errorf("host %s has no secure address", host)
+	}
+	return s.hosts.dial(ctx, host, address)
+}
+
+func processName() string {
+	host, _ := os.Hostname()
+	return fmt.Sprintf("%s pid %d", host, os.Getpid())
+}
