@@ -1,0 +1,196 @@
+package credit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"millrace/billing/period"
+	"millrace/db"
+	"millrace/db/q"
+	"millrace/internal/fault"
+	"millrace/internal/ids"
+	"millrace/internal/money"
+	"millrace/tenants"
+)
+
+// MaxCap is the highest cap or credit limit. Every sum of the raises fits an int64 with it.
+const MaxCap money.Nano = 1_000_000_000 * money.NanoPerUSD
+
+// Cap bounds the spending of a scope per period. It is hard: what does not fit is refused before it runs.
+type Cap struct {
+	ID      ids.ID // given by SetCap
+	Scope   Scope
+	ScopeID ids.ID // of the key, project or organization
+	Period  period.Kind
+	Amount  money.Nano
+}
+
+// CapUsage is a cap with its running period.
+type CapUsage struct {
+	Cap
+	Span        period.Span
+	Settled     money.Nano // charged for good in this period
+	Outstanding money.Nano // with gateways: held, on its way to the ledger, or ready for the next requests
+}
+
+func capOf(r q.Cap) Cap {
+	return Cap{ID: r.ID, Scope: Scope(r.Scope), ScopeID: r.ScopeID, Period: period.Kind(r.Period), Amount: money.Nano(r.CapNano)}
+}
+
+// SetCap sets or changes the cap of a scope and period. A new cap counts what the running period has cost so far. Every
+// gateway obeys it within a second.
+func (d *Desk) SetCap(ctx context.Context, by tenants.Actor, org ids.ID, c Cap) (Cap, error) {
+	if err := by.Require(tenants.CapsManage, org); err != nil {
+		return Cap{}, err
+	}
+	switch {
+	case c.Amount < 0 || c.Amount > MaxCap:
+		return Cap{}, fault.New(fault.Invalid, "A cap lies between 0 and %s USD.", MaxCap).WithParam("amount")
+	case !c.Period.Valid():
+		return Cap{}, fault.New(fault.Invalid, "A cap is for a day, week, month, or total.").WithParam("period")
+	}
+	var set Cap
+	err := d.change(ctx, org, func(tx pgx.Tx) error {
+		queries := q.New(tx)
+		spans, err := d.runningSpans(ctx, queries, org)
+		if err != nil {
+			return err
+		}
+		found, err := queries.ScopeExists(ctx, q.ScopeExistsParams{Scope: string(c.Scope), OrgID: org, ScopeID: c.ScopeID})
+		if err != nil {
+			return fmt.Errorf("credit: find a cap's scope: %w", err)
+		}
+		if !found {
+			return fault.New(fault.NotFound, "There is no such key, project or organization.").WithCode("not_found").WithParam("scope")
+		}
+		var before any // nothing
+		row, err := queries.FindCapForChange(ctx, q.FindCapForChangeParams{OrgID: org, Scope: string(c.Scope), ScopeID: c.ScopeID, Period: string(c.Period)})
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			set, err = startCap(ctx, queries, org, c, spans[c.Period].Start)
+		case err == nil:
+			before = capOf(row)
+			set, err = changeCap(ctx, queries, org, row.ID, c.Amount, spans[c.Period].Start)
+		}
+		if err != nil {
+			return err
+		}
+		return d.audit(ctx, tx, by, org, "cap.set", ids.Format(capPrefix, set.ID), before, set)
+	})
+	return set, err
+}
+
+const capPrefix = "cap"
+
+// startCap makes a cap and its budget of the running period, with what the period has cost so far.
+func startCap(ctx context.Context, queries *q.Queries, org ids.ID, c Cap, start time.Time) (Cap, error) {
+	row, err := queries.InsertCap(ctx, q.InsertCapParams{OrgID: org, ID: ids.New(), Scope: string(c.Scope), ScopeID: c.ScopeID,
+		Period: string(c.Period), CapNano: int64(c.Amount)})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Cap{}, fault.New(fault.Conflict, "Somebody else just set this cap. Look again.").WithCode("cap_changed")
+	}
+	if err != nil {
+		return Cap{}, fmt.Errorf("credit: insert a cap: %w", err)
+	}
+	spent, err := queries.SpentSince(ctx, q.SpentSinceParams{OrgID: org, Since: start, Scope: row.Scope, ScopeID: row.ScopeID})
+	if err != nil {
+		return Cap{}, fmt.Errorf("credit: what a cap's period has cost: %w", err)
+	}
+	err = queries.StartCapBudget(ctx, q.StartCapBudgetParams{OrgID: org, ID: ids.New(), Scope: row.Scope, ScopeID: row.ScopeID,
+		Period: row.Period, PeriodStart: start, CapNano: row.CapNano, SettledNano: spent})
+	if err != nil {
+		return Cap{}, fmt.Errorf("credit: start a cap's budget: %w", err)
+	}
+	return capOf(row), nil
+}
+
+func changeCap(ctx context.Context, queries *q.Queries, org, id ids.ID, amount money.Nano, start time.Time) (Cap, error) {
+	row, err := queries.ChangeCap(ctx, q.ChangeCapParams{OrgID: org, ID: id, CapNano: int64(amount)})
+	if err != nil {
+		return Cap{}, fmt.Errorf("credit: change a cap: %w", err)
+	}
+	_, err = queries.SetBudgetCaps(ctx, q.SetBudgetCapsParams{CapNano: row.CapNano, OrgID: org, Scope: row.Scope, ScopeID: row.ScopeID,
+		Period: row.Period, Since: start})
+	if err != nil {
+		return Cap{}, fmt.Errorf("credit: change a cap's budgets: %w", err)
+	}
+	return capOf(row), nil
+}
+
+// RemoveCap ends a cap.
+func (d *Desk) RemoveCap(ctx context.Context, by tenants.Actor, org, id ids.ID) error {
+	if err := by.Require(tenants.CapsManage, org); err != nil {
+		return err
+	}
+	return d.change(ctx, org, func(tx pgx.Tx) error {
+		row, err := q.New(tx).RemoveCap(ctx, q.RemoveCapParams{OrgID: org, ID: id})
+		if err != nil {
+			return tenants.Found(err, "cap")
+		}
+		return d.audit(ctx, tx, by, org, "cap.remove", ids.Format(capPrefix, id), capOf(row), nil)
+	})
+}
+
+// Caps lists an organization's caps with what their running periods have cost.
+func (d *Desk) Caps(ctx context.Context, by tenants.Actor, org ids.ID) ([]CapUsage, error) {
+	if err := by.Require(tenants.UsageRead, org); err != nil {
+		return nil, err
+	}
+	var list []CapUsage
+	err := d.db.InTx(ctx, db.Org(org).Snapshot().ReadOnly(), func(tx pgx.Tx) error {
+		queries := q.New(tx)
+		spans, err := d.runningSpans(ctx, queries, org)
+		if err != nil {
+			return err
+		}
+		var starts []time.Time
+		for _, span := range spans {
+			starts = append(starts, span.Start)
+		}
+		rows, err := queries.CapUsage(ctx, q.CapUsageParams{OrgID: org, Starts: starts})
+		if err != nil {
+			return fmt.Errorf("credit: caps: %w", err)
+		}
+		list = usages(rows, spans)
+		return nil
+	})
+	return list, err
+}
+
+// usages gives one line per cap. A cap may come with budgets that began at the start of another kind of period: the first
+// of a month is a day, too.
+func usages(rows []q.CapUsageRow, spans map[period.Kind]period.Span) []CapUsage {
+	var list []CapUsage
+	for _, r := range rows {
+		if n := len(list); n == 0 || list[n-1].ID != r.ID {
+			list = append(list, CapUsage{Cap: Cap{ID: r.ID, Scope: Scope(r.Scope), ScopeID: r.ScopeID, Period: period.Kind(r.Period),
+				Amount: money.Nano(r.CapNano)}, Span: spans[period.Kind(r.Period)]})
+		}
+		if c := &list[len(list)-1]; r.PeriodStart != nil && r.PeriodStart.Equal(c.Span.Start) {
+			c.Settled, c.Outstanding = money.Nano(*r.SettledNano), money.Nano(*r.OutstandingNano)
+		}
+	}
+	return list
+}
+
+// runningSpans are the periods that now is in, in the organization's zone.
+func (d *Desk) runningSpans(ctx context.Context, queries *q.Queries, org ids.ID) (map[period.Kind]period.Span, error) {
+	name, err := queries.OrgTimeZone(ctx, org)
+	if err != nil {
+		return nil, tenants.Found(err, "organization")
+	}
+	zone, err := period.Zone(name)
+	if err != nil {
+		return nil, err
+	}
+	now := d.now()
+	spans := make(map[period.Kind]period.Span)
+	for _, k := range []period.Kind{period.Total, period.Day, period.Week, period.Month} {
+		spans[k] = period.At(k, zone, now)
+	}
+	return spans, nil
+}
