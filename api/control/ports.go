@@ -1,0 +1,235 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"millrace/billing/ledger"
+	"millrace/billing/period"
+	"millrace/billing/price"
+	"millrace/internal/ids"
+	"millrace/internal/money"
+	"millrace/internal/usage"
+	"millrace/serving/catalogue"
+	"millrace/tenants"
+	"millrace/tenants/audit"
+	"millrace/tenants/keys"
+)
+
+// Tenants is organizations and people: *tenants.Service.
+type Tenants interface {
+	AuthenticateControl(ctx context.Context, bearer string) (tenants.Actor, error)
+	CreateOrg(ctx context.Context, by tenants.Actor, in tenants.NewOrg) (tenants.Org, error)
+	Org(ctx context.Context, by tenants.Actor, id ids.ID) (tenants.Org, error)
+	Orgs(ctx context.Context, by tenants.Actor, search string, before ids.ID, limit int) ([]tenants.Org, error)
+	UpdateOrg(ctx context.Context, by tenants.Actor, id ids.ID, c tenants.OrgChange) (tenants.Org, error)
+	SuspendOrg(ctx context.Context, by tenants.Actor, id ids.ID) (tenants.Org, error)
+	RestoreOrg(ctx context.Context, by tenants.Actor, id ids.ID) (tenants.Org, error)
+	CreateProject(ctx context.Context, by tenants.Actor, org ids.ID, name string) (tenants.Project, error)
+	Projects(ctx context.Context, by tenants.Actor, org ids.ID) ([]tenants.Project, error)
+	RenameProject(ctx context.Context, by tenants.Actor, org, id ids.ID, name string) (tenants.Project, error)
+	ArchiveProject(ctx context.Context, by tenants.Actor, org, id ids.ID) (tenants.Project, error)
+	AddMember(ctx context.Context, by tenants.Actor, org ids.ID, email string, role tenants.Role) (tenants.Member, error)
+	Members(ctx context.Context, by tenants.Actor, org ids.ID) ([]tenants.Member, error)
+	SetRole(ctx context.Context, by tenants.Actor, org, user ids.ID, role tenants.Role) error
+	RemoveMember(ctx context.Context, by tenants.Actor, org, user ids.ID) error
+	CreateLink(ctx context.Context, by tenants.Actor, email string, ttl time.Duration) (tenants.Link, error)
+	CreateControlToken(ctx context.Context, by tenants.Actor, name string) (bearer string, err error)
+	ControlTokens(ctx context.Context, by tenants.Actor) ([]tenants.ControlToken, error)
+	RevokeControlToken(ctx context.Context, by tenants.Actor, name string) error
+	Audit(ctx context.Context, by tenants.Actor, org, before ids.ID, limit int) ([]audit.Entry, error)
+}
+
+// Keys is API keys: *keys.Service.
+type Keys interface {
+	Create(ctx context.Context, by tenants.Actor, in keys.NewKey) (keys.Key, string, error)
+	Keys(ctx context.Context, by tenants.Actor, org, project, before ids.ID, limit int) ([]keys.Key, error)
+	Key(ctx context.Context, by tenants.Actor, org, id ids.ID) (keys.Key, error)
+	Update(ctx context.Context, by tenants.Actor, org, id ids.ID, c keys.Change) (keys.Key, error)
+	Revoke(ctx context.Context, by tenants.Actor, org, id ids.ID) (keys.Key, error)
+}
+
+// Credit is what customers may spend.
+type Credit interface {
+	// Balance is what an organization has; amounts may be negative after corrections.
+	Balance(ctx context.Context, by tenants.Actor, org ids.ID) (BalanceInfo, error)
+	// Grant gives credit. A repeated idempotency key gives the first grant; with other content it is a Conflict.
+	Grant(ctx context.Context, by tenants.Actor, in GrantInput) (GrantInfo, error)
+	Grants(ctx context.Context, by tenants.Actor, org, before ids.ID, limit int) ([]GrantInfo, error)
+	// SetCap makes or changes a cap and gives it with its running period.
+	SetCap(ctx context.Context, by tenants.Actor, key CapKey, limit money.Nano) (CapInfo, error)
+	Caps(ctx context.Context, by tenants.Actor, org ids.ID) ([]CapInfo, error)
+	RemoveCap(ctx context.Context, by tenants.Actor, key CapKey) error
+}
+
+// BalanceInfo is an organization's money.
+type BalanceInfo struct {
+	Paid, Promotional money.Nano // credit left, by the books
+	Available         money.Nano // what new requests may still take: credit and credit limit, less what running ones hold
+	Held              money.Nano // allotted to gateways for running and coming requests
+}
+
+// GrantInput is credit to give.
+type GrantInput struct {
+	Org            ids.ID
+	Kind           string // paid or promotional
+	Amount         money.Nano
+	Reason         string
+	ExpiresAt      time.Time // zero = never
+	IdempotencyKey string
+}
+
+// GrantInfo is credit that was given.
+type GrantInfo struct {
+	ID, Org   ids.ID
+	Kind      string
+	Amount    money.Nano
+	Reason    string
+	CreatedBy string
+	CreatedAt time.Time
+	ExpiresAt time.Time // zero = never
+}
+
+// CapKey names a cap: at most one exists for it.
+type CapKey struct {
+	Org    ids.ID
+	Scope  string // org, project or key
+	ID     ids.ID // of the scope
+	Period period.Kind
+}
+
+// CapInfo is a cap and where it stands.
+type CapInfo struct {
+	CapKey
+	Limit       money.Nano
+	Spent       money.Nano // in the running period, rated
+	Held        money.Nano // in the running period, allotted and not yet rated
+	PeriodStart time.Time
+	PeriodEnd   time.Time // zero for the period total
+}
+
+// Prices is price versions: *price.Service.
+type Prices interface {
+	Create(ctx context.Context, by tenants.Actor, d price.Draft) (price.Version, error)
+	Timeline(ctx context.Context, by tenants.Actor, model ids.ID) ([]price.Version, error)
+	Cancel(ctx context.Context, by tenants.Actor, id ids.ID) (price.Version, error)
+}
+
+// Catalogue is models and units: *catalogue.Catalogue.
+type Catalogue interface {
+	Models() []*catalogue.Model
+	CreateModel(ctx context.Context, in catalogue.ModelInput, by tenants.Actor) (*catalogue.Model, error)
+	List(ctx context.Context, by tenants.Actor) ([]catalogue.UnitInfo, error)
+	Attach(ctx context.Context, in catalogue.AttachInput, by tenants.Actor) (ids.ID, error)
+	Detach(ctx context.Context, unit ids.ID, by tenants.Actor) error
+}
+
+// Fleet is hosts, and units as they are now.
+type Fleet interface {
+	Hosts(ctx context.Context, by tenants.Actor) ([]HostInfo, error)
+	// CreateJoinToken makes a one-time token that lets a new host of this name in.
+	CreateJoinToken(ctx context.Context, by tenants.Actor, host string) (token string, expires time.Time, err error)
+	// UnitStates is what this process sees of each unit; a unit may be missing.
+	UnitStates() map[ids.ID]UnitState
+}
+
+// HostInfo is a machine with an agent.
+type HostInfo struct {
+	ID           ids.ID
+	Name         string
+	Provider     string
+	Region       string
+	CapacityKind string     // reserved, on_demand or spot
+	GPUHour      money.Nano // price of a GPU-hour
+	AgentVersion string
+	GPUs         int
+	Simulated    bool
+	Cordoned     bool
+	Connected    bool
+	JoinedAt     time.Time
+	SeenAt       time.Time // zero = never
+}
+
+// UnitState is a unit now.
+type UnitState struct {
+	State    string // starting, ready, draining, stopped, faulted, or unknown
+	Message  string
+	Running  int // requests
+	Waiting  int
+	KVUsage  float64 // 0..1, of the engine's cache
+	Eligible bool    // gets new requests
+}
+
+// Books is what was used and what it cost.
+type Books interface {
+	// Usage reads rollups. Rows without usage may be missing.
+	Usage(ctx context.Context, by tenants.Actor, q UsageQuery) ([]UsageCell, error)
+	// Request is one rated request.
+	Request(ctx context.Context, by tenants.Actor, org, id ids.ID) (RequestInfo, error)
+	// Statement is the organization's ledger over [from, to).
+	Statement(ctx context.Context, by tenants.Actor, org ids.ID, from, to time.Time) (*ledger.AccountStatement, error)
+}
+
+// UsageQuery asks for usage over [From, To), both multiples of 15 minutes.
+type UsageQuery struct {
+	Org      ids.ID // ids.Nil = all
+	From, To time.Time
+	Zone     *time.Location // days are cut in it
+	Step     string         // total, day or hour
+	Group    string         // none, model, project, key or org
+}
+
+// UsageCell is the usage of one group in one step.
+type UsageCell struct {
+	Start    time.Time
+	Group    string // id of the group, formatted; "" for none
+	Label    string // its name
+	Requests int64
+	Errors   int64
+	Tokens   usage.Vector
+	Charged  money.Nano
+	Overrun  money.Nano // borne by the operator
+}
+
+// RequestInfo explains one request to the nano-dollar.
+type RequestInfo struct {
+	Event    usage.Event
+	Model    string
+	Prices   usage.Prices // of the version that it was charged by
+	Charged  money.Nano
+	Overrun  money.Nano
+	Saved    money.Nano // by cached tokens, against the input price
+	Repriced bool
+	Txn      ids.ID // the ledger transaction; ids.Nil = nothing was charged
+}
+
+// System is the installation itself.
+type System interface {
+	Status(ctx context.Context) (StatusInfo, error)
+	// Reconcile compares engines, events and books up to now and keeps the report.
+	Reconcile(ctx context.Context, by tenants.Actor) (ReconcileInfo, error)
+}
+
+// StatusInfo is how the installation is.
+type StatusInfo struct {
+	Version    string
+	RaterLag   time.Duration // age of the oldest event that is not rated
+	OpenEpochs []EpochInfo   // of gateways whose money has not all come back
+}
+
+// EpochInfo is one life of a gateway process.
+type EpochInfo struct {
+	ID          ids.ID
+	Process     string // host and pid
+	StartedAt   time.Time
+	HeartbeatAt time.Time
+	Outstanding money.Nano // allotted and not yet rated or returned
+}
+
+// ReconcileInfo is the outcome of a reconcile run.
+type ReconcileInfo struct {
+	At, Watermark time.Time
+	Unexplained   bool
+	Report        json.RawMessage // an object
+}

@@ -1,0 +1,67 @@
+package control
+
+import "net/http"
+
+// routes is the whole API, in the order of openapi.yaml.
+func (a *api) routes() []route {
+	reconcile := act("POST", "/reconcile", "reconcile", http.StatusOK, a.reconcile)
+	reconcile.timeout = longTimeout
+	return []route{
+		description(),
+		get("/status", "getStatus", a.status),
+		reconcile,
+
+		get("/orgs", "listOrgs", a.listOrgs),
+		send("POST", "/orgs", "createOrg", http.StatusCreated, a.createOrg).withKey(false),
+		get("/orgs/{org}", "getOrg", a.getOrg),
+		send("PATCH", "/orgs/{org}", "updateOrg", http.StatusOK, a.updateOrg),
+		act("PUT", "/orgs/{org}/suspension", "suspendOrg", http.StatusOK, a.suspendOrg),
+		act("DELETE", "/orgs/{org}/suspension", "restoreOrg", http.StatusOK, a.restoreOrg),
+		get("/orgs/{org}/audit", "listAudit", a.listAudit),
+
+		get("/orgs/{org}/projects", "listProjects", a.listProjects),
+		send("POST", "/orgs/{org}/projects", "createProject", http.StatusCreated, a.createProject),
+		send("PATCH", "/orgs/{org}/projects/{project}", "renameProject", http.StatusOK, a.renameProject),
+		act("DELETE", "/orgs/{org}/projects/{project}", "archiveProject", http.StatusOK, a.archiveProject),
+
+		get("/orgs/{org}/members", "listMembers", a.listMembers),
+		send("POST", "/orgs/{org}/members", "addMember", http.StatusCreated, a.addMember),
+		send("PUT", "/orgs/{org}/members/{user}", "setRole", http.StatusNoContent, a.setRole),
+		act("DELETE", "/orgs/{org}/members/{user}", "removeMember", http.StatusNoContent, a.removeMember),
+
+		get("/orgs/{org}/keys", "listKeys", a.listKeys),
+		send("POST", "/orgs/{org}/keys", "createKey", http.StatusCreated, a.createKey),
+		get("/orgs/{org}/keys/{key}", "getKey", a.getKey),
+		send("PATCH", "/orgs/{org}/keys/{key}", "updateKey", http.StatusOK, a.updateKey),
+		act("DELETE", "/orgs/{org}/keys/{key}", "revokeKey", http.StatusOK, a.revokeKey),
+
+		get("/orgs/{org}/caps", "listCaps", a.listCaps),
+		send("PUT", "/orgs/{org}/caps/{scope}/{scope_id}/{period}", "setCap", http.StatusOK, a.setCap),
+		act("DELETE", "/orgs/{org}/caps/{scope}/{scope_id}/{period}", "removeCap", http.StatusNoContent, a.removeCap),
+
+		get("/orgs/{org}/grants", "listGrants", a.listGrants),
+		send("POST", "/orgs/{org}/grants", "createGrant", http.StatusCreated, a.createGrant).withKey(true),
+
+		get("/orgs/{org}/usage", "getOrgUsage", a.orgUsage),
+		get("/usage", "getUsage", a.allUsage),
+		get("/orgs/{org}/requests/{request}", "getRequest", a.getRequest),
+		get("/orgs/{org}/ledger", "getLedger", a.getLedger),
+
+		get("/models", "listModels", a.listModels),
+		send("POST", "/models", "createModel", http.StatusCreated, a.createModel),
+		get("/models/{model}/prices", "listPrices", a.listPrices),
+		send("POST", "/models/{model}/prices", "createPrice", http.StatusCreated, a.createPrice),
+		act("DELETE", "/prices/{price}", "cancelPrice", http.StatusOK, a.cancelPrice),
+
+		get("/units", "listUnits", a.listUnits),
+		send("POST", "/units", "attachUnit", http.StatusCreated, a.attachUnit),
+		act("DELETE", "/units/{unit}", "detachUnit", http.StatusNoContent, a.detachUnit),
+		get("/hosts", "listHosts", a.listHosts),
+		send("POST", "/hosts/join-tokens", "createJoinToken", http.StatusCreated, a.createJoinToken),
+
+		send("POST", "/sign-in-links", "createSignInLink", http.StatusCreated, a.createSignInLink),
+		get("/control-tokens", "listControlTokens", a.listControlTokens),
+		send("POST", "/control-tokens", "createControlToken", http.StatusCreated, a.createControlToken),
+		act("DELETE", "/control-tokens/{name}", "revokeControlToken", http.StatusNoContent, a.revokeControlToken),
+	}
+}
