@@ -67,12 +67,12 @@ func (c *call) capKey() (k CapKey, err error) {
 	if k.Org, err = c.org(); err != nil {
 		return CapKey{}, err
 	}
-	k.Scope = c.echo.Param("scope")
+	k.Scope = c.param("scope")
 	prefix, known := scopes[k.Scope]
 	if !known {
 		return CapKey{}, fault.New(fault.NotFound, "A cap's scope is org, project or key.").WithParam("scope")
 	}
-	if k.Period = period.Kind(c.echo.Param("period")); !k.Period.Valid() {
+	if k.Period = period.Kind(c.param("period")); !k.Period.Valid() {
 		return CapKey{}, fault.New(fault.NotFound, "A cap's period is total, day, week or month.").WithParam("period")
 	}
 	if k.ID, err = c.id("scope_id", prefix); err != nil {

@@ -185,5 +185,5 @@ func (a *api) createControlToken(c *call, in TokenName) (NewControlToken, error)
 }
 
 func (a *api) revokeControlToken(c *call) (none, error) {
-	return none{}, a.Tenants.RevokeControlToken(c, c.actor, c.echo.Param("name"))
+	return none{}, a.Tenants.RevokeControlToken(c, c.actor, c.param("name"))
 }

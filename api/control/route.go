@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"reflect"
 	"regexp"
 	"runtime/debug"
@@ -145,9 +146,21 @@ func (r route) withKey(obligatory bool) route {
 
 func (c *call) idempotencyKey() string { return c.echo.Request().Header.Get(headerIdempotencyKey) }
 
+// param is a part of the path, unescaped: the router leaves it as it came when its escaping was not the usual one.
+func (c *call) param(name string) string {
+	value := c.echo.Param(name)
+	if c.echo.Request().URL.RawPath == "" {
+		return value
+	}
+	if plain, err := url.PathUnescape(value); err == nil {
+		return plain
+	}
+	return value
+}
+
 // id reads an id from the path. A malformed one names nothing, so it is NotFound.
 func (c *call) id(name, prefix string) (ids.ID, error) {
-	id, err := ids.Parse(prefix, c.echo.Param(name))
+	id, err := ids.Parse(prefix, c.param(name))
 	if err != nil {
 		return ids.Nil, fault.Wrap(err, fault.NotFound, "There is no %s of this id.", name)
 	}

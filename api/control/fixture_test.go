@@ -1,0 +1,235 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"time"
+
+	"millrace/api/problem"
+	"millrace/billing/ledger"
+	"millrace/billing/period"
+	"millrace/billing/price"
+	"millrace/db"
+	"millrace/db/dbtest"
+	"millrace/internal/clock"
+	"millrace/internal/fault"
+	"millrace/internal/ids"
+	"millrace/internal/money"
+	"millrace/internal/seal"
+	"millrace/internal/usage"
+	"millrace/serving/catalogue"
+	"millrace/tenants"
+	"millrace/tenants/keys"
+)
+
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // failures on purpose would fill the output
+	os.Exit(m.Run())
+}
+
+// fixture is the API over HTTP on the real tenants, keys, prices and catalogue; money, fleet and books are fakes that
+// answer with recognisable numbers.
+type fixture struct {
+	t       *testing.T
+	db      *db.DB
+	url     string
+	tenants *tenants.Service
+	keys    *keys.Service
+	cat     *catalogue.Catalogue
+	prices  *price.Service
+	credit  *fakeCredit
+	root    tenants.Actor
+	token   string
+	clock   *clock.Manual
+}
+
+type quietBus struct{}
+
+func (quietBus) Publish(string, []byte) error { return nil }
+func (quietBus) Subscribe(string, func(string, []byte)) (func(), error) {
+	return func() {}, nil
+}
+
+func setup(t *testing.T) *fixture {
+	t.Helper()
+	master, err := seal.Parse(seal.Generate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{t: t, db: dbtest.New(t), root: tenants.Actor{Operator: true, Token: "test"}, credit: &fakeCredit{grants: map[string]GrantInfo{}},
+		clock: clock.NewManual(time.Date(2026, 11, 30, 12, 7, 0, 0, time.UTC))}
+	f.tenants = tenants.New(f.db, master, f.clock, quietBus{}, func(token string) string { return "https://console.example/sign-in/" + token })
+	f.keys = keys.New(f.db, master, f.clock, quietBus{})
+	f.prices = price.New(f.db, f.clock, quietBus{})
+	f.cat = catalogue.New(catalogue.Options{DB: f.db, Bus: quietBus{}, Sealer: master, Clock: f.clock})
+	if f.token, err = f.tenants.CreateControlToken(t.Context(), f.root, "test"); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(New(Deps{Tenants: f.tenants, Keys: f.keys, Credit: f.credit, Prices: f.prices, Catalogue: f.cat,
+		Fleet: fakeFleet{}, Books: fakeBooks{}, System: fakeSystem{}, Clock: f.clock}))
+	t.Cleanup(server.Close)
+	f.url = server.URL + Root
+	return f
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// send makes a request with the operator's token; headers come in pairs and replace what is set.
+func (f *fixture) send(method, path, body string, headers ...string) answer {
+	f.t.Helper()
+	r, err := http.NewRequestWithContext(f.t.Context(), method, f.url+path, bytes.NewBufferString(body))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+f.token)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return answer{res.StatusCode, res.Header, text}
+}
+
+// want checks the status and reads the answer into out.
+func (f *fixture) want(a answer, status int, out any) {
+	f.t.Helper()
+	if a.status != status {
+		f.t.Fatalf("status %d, want %d: %s", a.status, status, a.body)
+	}
+	if out == nil {
+		return
+	}
+	d := json.NewDecoder(bytes.NewReader(a.body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(out); err != nil {
+		f.t.Fatalf("%v in %s", err, a.body)
+	}
+}
+
+// refused checks a problem.
+func (f *fixture) refused(a answer, status int, code, param string) {
+	f.t.Helper()
+	var p problem.Problem
+	f.want(a, status, &p)
+	if p.Code != code || p.Param != param || p.Status != status || p.Detail == "" || p.RequestID != a.header.Get("X-Request-Id") {
+		f.t.Errorf("problem %+v, want code %q, param %q", p, code, param)
+	}
+}
+
+func (f *fixture) org(name string) (tenants.Org, tenants.Project) {
+	f.t.Helper()
+	org, err := f.tenants.CreateOrg(f.t.Context(), f.root, tenants.NewOrg{Name: name, Owner: "ann@acme.example"})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	projects, err := f.tenants.Projects(f.t.Context(), f.root, org.ID)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return org, projects[0]
+}
+
+type fakeCredit struct {
+	grants map[string]GrantInfo
+	caps   []CapInfo
+}
+
+func (c *fakeCredit) Balance(context.Context, tenants.Actor, ids.ID) (BalanceInfo, error) {
+	return BalanceInfo{Paid: 12_500_000_000, Promotional: 1, Available: 9_000_000_000, Held: -1}, nil
+}
+
+func (c *fakeCredit) Grant(_ context.Context, by tenants.Actor, in GrantInput) (GrantInfo, error) {
+	if g, ok := c.grants[in.IdempotencyKey]; ok {
+		return g, nil
+	}
+	g := GrantInfo{ID: ids.New(), Org: in.Org, Kind: in.Kind, Amount: in.Amount, Reason: in.Reason, CreatedBy: by.Name(), ExpiresAt: in.ExpiresAt}
+	c.grants[in.IdempotencyKey] = g
+	return g, nil
+}
+
+func (c *fakeCredit) Grants(context.Context, tenants.Actor, ids.ID, ids.ID, int) (all []GrantInfo, err error) {
+	for _, g := range c.grants {
+		all = append(all, g)
+	}
+	return all, nil
+}
+
+func (c *fakeCredit) SetCap(_ context.Context, _ tenants.Actor, key CapKey, limit money.Nano) (CapInfo, error) {
+	set := CapInfo{CapKey: key, Limit: limit}
+	if key.Period == period.Month {
+		set.PeriodStart, set.PeriodEnd = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	}
+	c.caps = append(c.caps, set)
+	return set, nil
+}
+
+func (c *fakeCredit) Caps(context.Context, tenants.Actor, ids.ID) ([]CapInfo, error) {
+	return c.caps, nil
+}
+
+func (c *fakeCredit) RemoveCap(context.Context, tenants.Actor, CapKey) error {
+	c.caps = nil
+	return nil
+}
+
+type fakeFleet struct{}
+
+func (fakeFleet) Hosts(context.Context, tenants.Actor) ([]HostInfo, error) {
+	return []HostInfo{{ID: ids.New(), Name: "gpu-1", GPUHour: 2_000_000_000, GPUs: 8}}, nil
+}
+
+func (fakeFleet) CreateJoinToken(context.Context, tenants.Actor, string) (string, time.Time, error) {
+	return "join-me", time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), nil
+}
+
+func (fakeFleet) UnitStates() map[ids.ID]UnitState { return nil }
+
+type fakeBooks struct{}
+
+func (fakeBooks) Usage(_ context.Context, _ tenants.Actor, q UsageQuery) ([]UsageCell, error) {
+	return []UsageCell{{Start: q.From, Requests: 3, Tokens: usage.Vector{usage.Input: 10, usage.Output: 5}, Charged: 1}}, nil
+}
+
+func (fakeBooks) Request(_ context.Context, _ tenants.Actor, org, id ids.ID) (RequestInfo, error) {
+	return RequestInfo{Event: usage.Event{ID: id, Org: org, StartedMS: 1, EndedMS: 2, Ending: usage.Complete}, Model: "m", Charged: 7}, nil
+}
+
+func (fakeBooks) Statement(_ context.Context, _ tenants.Actor, _ ids.ID, from, to time.Time) (*ledger.AccountStatement, error) {
+	return &ledger.AccountStatement{From: from, To: to, Opening: map[ledger.Account]money.Nano{ledger.PrepaidPaid: -5},
+		Lines: []ledger.Line{{At: from, Kind: ledger.Usage, Entries: []ledger.Entry{ledger.Debit(ledger.PrepaidPaid, 5), ledger.Credit(ledger.Revenue, 5)}}}}, nil
+}
+
+type fakeSystem struct{}
+
+func (fakeSystem) Status(context.Context) (StatusInfo, error) {
+	return StatusInfo{Version: "1.2.3", RaterLag: 1500 * time.Millisecond, OpenEpochs: []EpochInfo{{ID: ids.New(), Process: "h:1", Outstanding: 3}}}, nil
+}
+
+func (fakeSystem) Reconcile(_ context.Context, by tenants.Actor) (ReconcileInfo, error) {
+	if by.Token == "" {
+		return ReconcileInfo{}, fault.New(fault.Forbidden, "no")
+	}
+	return ReconcileInfo{Report: json.RawMessage(`{"lines":[]}`)}, nil
+}
