@@ -57,9 +57,13 @@ func TestOnboarding(t *testing.T) {
 	if grant.Amount != (Amount{USD: "0.000000001", Nano: 1}) || grant.CreatedBy != "token:test" {
 		t.Errorf("granted %+v", grant)
 	}
+	var grantAgain Grant
+	f.want(f.send("POST", "/orgs/"+org.ID+"/grants", `{"amount_usd":"0.000000001","kind":"paid","reason":"r"}`, "Idempotency-Key", "2"), 201, &grantAgain)
+	f.refused(f.send("POST", "/orgs/"+org.ID+"/grants", `{"amount_usd":"2","kind":"paid","reason":"r"}`, "Idempotency-Key", "2"), 409, "idempotency_key_reused", "idempotency_key")
+	f.want(f.send("PUT", "/orgs/"+org.ID+"/credit-limit", `{"limit_usd":"12.5"}`), 204, nil)
 	f.want(f.send("GET", "/orgs/"+org.ID, ""), 200, &org)
-	if org.Balance == nil || org.Balance.Paid != (Amount{USD: "12.5", Nano: 12_500_000_000}) || org.Balance.Held.USD != "-0.000000001" {
-		t.Errorf("balance %+v", org.Balance)
+	if b := org.Balance; grantAgain != grant || b == nil || b.Paid.Nano != 1 || b.Available != (Amount{USD: "12.500000001", Nano: 12_500_000_001}) || org.CreditLimit.USD != "12.5" {
+		t.Errorf("balance %+v, limit %+v", b, org.CreditLimit)
 	}
 	var revoked Key
 	f.want(f.send("DELETE", "/orgs/"+org.ID+"/keys/"+made.Key.ID, ""), 200, &revoked)
@@ -104,7 +108,8 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{"amount with ten decimals", "PUT", path + "/caps/org/" + ids.Format(ids.Org, org.ID) + "/month", `{"cap_usd":"0.0000000001"}`, 400, "invalid", "cap_usd"},
 		{"unknown scope", "PUT", path + "/caps/team/" + ids.Format(ids.Org, org.ID) + "/month", `{"cap_usd":"1"}`, 404, "not_found", "scope"},
 		{"unknown period", "PUT", path + "/caps/org/" + ids.Format(ids.Org, org.ID) + "/year", `{"cap_usd":"1"}`, 404, "not_found", "period"},
-		{"another org's cap", "PUT", path + "/caps/org/" + ids.Format(ids.Org, ids.New()) + "/month", `{"cap_usd":"1"}`, 404, "not_found", "scope_id"},
+		{"another org's cap", "PUT", path + "/caps/org/" + ids.Format(ids.Org, ids.New()) + "/month", `{"cap_usd":"1"}`, 404, "not_found", "scope"},
+		{"no such cap", "DELETE", path + "/caps/org/" + ids.Format(ids.Org, org.ID) + "/month", "", 404, "not_found", ""},
 		{"a price without a class", "POST", "/models/" + ids.Format(ids.Model, ids.New()) + "/prices", `{"usd_per_million":{"input":"1"}}`, 400, "invalid", "usd_per_million.cached"},
 		{"usage between quarters", "GET", "/usage?from=2026-11-01T00:01:00Z", "", 400, "invalid", "from"},
 		{"usage by hour for a year", "GET", "/usage?from=2025-11-01T00:00:00Z&step=hour", "", 400, "invalid", "from"},
@@ -176,6 +181,27 @@ func TestPages(t *testing.T) {
 	if got := strings.TrimSpace(string(empty.body)); got != `{"data":[]}` {
 		t.Errorf("an empty list is %s", got)
 	}
+}
+
+func TestCaps(t *testing.T) {
+	f := setup(t)
+	org, project := f.org("Acme")
+	path := "/orgs/" + ids.Format(ids.Org, org.ID) + "/caps"
+	one := path + "/project/" + ids.Format(ids.Project, project.ID) + "/month"
+	var c Cap
+	for _, usd := range []string{"250", "0.5"} {
+		f.want(f.send("PUT", one, `{"cap_usd":"`+usd+`"}`), 200, &c)
+		if c.Cap.USD != usd || c.Period != "month" || c.PeriodStart != time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC) || !c.PeriodEnd.Equal(time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)) {
+			t.Errorf("set %+v", c)
+		}
+	}
+	var list Page[Cap]
+	f.want(f.send("GET", path, ""), 200, &list)
+	if len(list.Data) != 1 || list.Data[0].ScopeID != ids.Format(ids.Project, project.ID) {
+		t.Errorf("list %+v", list)
+	}
+	f.want(f.send("DELETE", one, ""), 204, nil)
+	f.refused(f.send("DELETE", one, ""), 404, "not_found", "")
 }
 
 func TestPrices(t *testing.T) {

@@ -3,29 +3,48 @@ package control
 import (
 	"time"
 
+	"millrace/billing/credit"
 	"millrace/billing/period"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
+	"millrace/tenants"
 )
 
-// Cap is the most a scope may spend in a period.
+// CreditLimit is how much an organization may use beyond its credit.
+type CreditLimit struct {
+	LimitUSD string `json:"limit_usd"`
+}
+
+func (a *api) setCreditLimit(c *call, in CreditLimit) (none, error) {
+	org, err := c.org()
+	if err != nil {
+		return none{}, err
+	}
+	limit, err := parseUSD("limit_usd", in.LimitUSD)
+	if err != nil {
+		return none{}, err
+	}
+	return none{}, a.Credit.SetCreditLimit(c, c.actor, org, limit)
+}
+
+// Cap is the most a scope may spend in a period, and where it stands.
 type Cap struct {
 	Scope       string     `json:"scope"`
 	ScopeID     string     `json:"scope_id"`
 	Period      string     `json:"period"`
 	Cap         Amount     `json:"cap"`
-	Spent       Amount     `json:"spent"`
-	Held        Amount     `json:"held"`
+	Settled     Amount     `json:"settled"`
+	Outstanding Amount     `json:"outstanding"`
 	PeriodStart time.Time  `json:"period_start"`
 	PeriodEnd   *time.Time `json:"period_end,omitempty"`
 }
 
 // scopes gives the id prefix of each kind of scope.
-var scopes = map[string]string{"org": ids.Org, "project": ids.Project, "key": ids.Key}
+var scopes = map[credit.Scope]string{credit.OrgScope: ids.Org, credit.ProjectScope: ids.Project, credit.KeyScope: ids.Key}
 
-func capOf(c CapInfo) Cap {
-	return Cap{Scope: c.Scope, ScopeID: ids.Format(scopes[c.Scope], c.ID), Period: string(c.Period), Cap: amount(c.Limit),
-		Spent: amount(c.Spent), Held: amount(c.Held), PeriodStart: c.PeriodStart, PeriodEnd: optionalTime(c.PeriodEnd)}
+func capOf(c credit.CapUsage) Cap {
+	return Cap{Scope: string(c.Scope), ScopeID: ids.Format(scopes[c.Scope], c.ScopeID), Period: string(c.Period), Cap: amount(c.Amount),
+		Settled: amount(c.Settled), Outstanding: amount(c.Outstanding), PeriodStart: c.Span.Start, PeriodEnd: optionalTime(c.Span.End)}
 }
 
 func (a *api) listCaps(c *call, _ none) (Page[Cap], error) {
@@ -43,45 +62,61 @@ type CapLimit struct {
 }
 
 func (a *api) setCap(c *call, in CapLimit) (Cap, error) {
-	key, err := c.capKey()
+	org, key, err := c.cap()
 	if err != nil {
 		return Cap{}, err
 	}
-	limit, err := parseUSD("cap_usd", in.CapUSD)
-	if err != nil {
+	if key.Amount, err = parseUSD("cap_usd", in.CapUSD); err != nil {
 		return Cap{}, err
 	}
-	set, err := a.Credit.SetCap(c, c.actor, key, limit)
+	if _, err = a.Credit.SetCap(c, c.actor, org, key); err != nil {
+		return Cap{}, err
+	}
+	set, err := a.findCap(c, org, key)
 	return capOf(set), err
 }
 
 func (a *api) removeCap(c *call) (none, error) {
-	key, err := c.capKey()
+	org, key, err := c.cap()
 	if err != nil {
 		return none{}, err
 	}
-	return none{}, a.Credit.RemoveCap(c, c.actor, key)
+	found, err := a.findCap(c, org, key)
+	if err != nil {
+		return none{}, err
+	}
+	return none{}, a.Credit.RemoveCap(c, c.actor, org, found.ID)
 }
 
-func (c *call) capKey() (k CapKey, err error) {
-	if k.Org, err = c.org(); err != nil {
-		return CapKey{}, err
+// findCap gives the cap of a scope and period.
+func (a *api) findCap(c *call, org ids.ID, key credit.Cap) (credit.CapUsage, error) {
+	caps, err := a.Credit.Caps(c, c.actor, org)
+	if err != nil {
+		return credit.CapUsage{}, err
 	}
-	k.Scope = c.param("scope")
-	prefix, known := scopes[k.Scope]
+	for _, found := range caps {
+		if found.Scope == key.Scope && found.ScopeID == key.ScopeID && found.Period == key.Period {
+			return found, nil
+		}
+	}
+	return credit.CapUsage{}, fault.New(fault.NotFound, "There is no such cap.")
+}
+
+// cap reads a cap's scope and period from the path.
+func (c *call) cap() (org ids.ID, key credit.Cap, err error) {
+	if org, err = c.org(); err != nil {
+		return ids.Nil, credit.Cap{}, err
+	}
+	key = credit.Cap{Scope: credit.Scope(c.param("scope")), Period: period.Kind(c.param("period"))}
+	prefix, known := scopes[key.Scope]
 	if !known {
-		return CapKey{}, fault.New(fault.NotFound, "A cap's scope is org, project or key.").WithParam("scope")
+		return ids.Nil, credit.Cap{}, fault.New(fault.NotFound, "A cap's scope is org, project or key.").WithParam("scope")
 	}
-	if k.Period = period.Kind(c.param("period")); !k.Period.Valid() {
-		return CapKey{}, fault.New(fault.NotFound, "A cap's period is total, day, week or month.").WithParam("period")
+	if !key.Period.Valid() {
+		return ids.Nil, credit.Cap{}, fault.New(fault.NotFound, "A cap's period is total, day, week or month.").WithParam("period")
 	}
-	if k.ID, err = c.id("scope_id", prefix); err != nil {
-		return CapKey{}, err
-	}
-	if k.Scope == "org" && k.ID != k.Org {
-		return CapKey{}, fault.New(fault.NotFound, "The scope is another organization.").WithParam("scope_id")
-	}
-	return k, nil
+	key.ScopeID, err = c.id("scope_id", prefix)
+	return org, key, err
 }
 
 // Grant is credit given to a customer.
@@ -96,22 +131,18 @@ type Grant struct {
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
-func grantOf(g GrantInfo) Grant {
-	return Grant{ID: ids.Format(ids.Grant, g.ID), OrgID: ids.Format(ids.Org, g.Org), Kind: g.Kind, Amount: amount(g.Amount),
-		Reason: g.Reason, CreatedBy: g.CreatedBy, CreatedAt: g.CreatedAt, ExpiresAt: optionalTime(g.ExpiresAt)}
+func grantOf(g credit.Grant) Grant {
+	return Grant{ID: ids.Format(ids.Grant, g.ID), OrgID: ids.Format(ids.Org, g.Org), Kind: string(g.Kind), Amount: amount(g.Amount),
+		Reason: g.Reason, CreatedBy: g.CreatedBy, CreatedAt: g.CreatedAt, ExpiresAt: g.ExpiresAt}
 }
 
-func (a *api) listGrants(c *call, q PageQuery) (Page[Grant], error) {
+func (a *api) listGrants(c *call, _ none) (Page[Grant], error) {
 	org, err := c.org()
 	if err != nil {
 		return Page[Grant]{}, err
 	}
-	before, limit, err := q.bounds(ids.Grant)
-	if err != nil {
-		return Page[Grant]{}, err
-	}
-	grants, err := a.Credit.Grants(c, c.actor, org, before, limit)
-	return pageOf(grants, limit, grantOf, func(g GrantInfo) string { return ids.Format(ids.Grant, g.ID) }), err
+	grants, err := a.Credit.Grants(c, c.actor, org, tenants.MaxPage)
+	return all(grants, grantOf), err
 }
 
 // NewGrant gives credit.
@@ -131,11 +162,11 @@ func (a *api) createGrant(c *call, in NewGrant) (Grant, error) {
 	if err != nil {
 		return Grant{}, err
 	}
-	g := GrantInput{Org: org, Kind: in.Kind, Amount: n, Reason: in.Reason, IdempotencyKey: c.idempotencyKey()}
+	g := credit.GrantInput{Org: org, Kind: credit.GrantKind(in.Kind), Amount: n, Reason: in.Reason, IdempotencyKey: c.idempotencyKey()}
 	if in.ExpiresAt != nil {
 		g.ExpiresAt = in.ExpiresAt.UTC()
 	}
-	made, err := a.Credit.Grant(c, c.actor, g)
+	made, _, err := a.Credit.Grant(c, c.actor, g)
 	return grantOf(made), err
 }
 

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"millrace/api/problem"
+	"millrace/billing/credit"
 	"millrace/billing/ledger"
-	"millrace/billing/period"
 	"millrace/billing/price"
 	"millrace/db"
 	"millrace/db/dbtest"
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fixture is the API over HTTP on the real tenants, keys, prices and catalogue; money, fleet and books are fakes that
-// answer with recognisable numbers.
+// fixture is the API over HTTP on the real tenants, keys, credit, prices and catalogue; fleet, books and system are
+// fakes that answer with recognisable numbers.
 type fixture struct {
 	t       *testing.T
 	db      *db.DB
@@ -44,7 +44,6 @@ type fixture struct {
 	keys    *keys.Service
 	cat     *catalogue.Catalogue
 	prices  *price.Service
-	credit  *fakeCredit
 	root    tenants.Actor
 	token   string
 	clock   *clock.Manual
@@ -63,7 +62,7 @@ func setup(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{t: t, db: dbtest.New(t), root: tenants.Actor{Operator: true, Token: "test"}, credit: &fakeCredit{grants: map[string]GrantInfo{}},
+	f := &fixture{t: t, db: dbtest.New(t), root: tenants.Actor{Operator: true, Token: "test"},
 		clock: clock.NewManual(time.Date(2026, 11, 30, 12, 7, 0, 0, time.UTC))}
 	f.tenants = tenants.New(f.db, master, f.clock, quietBus{}, func(token string) string { return "https://console.example/sign-in/" + token })
 	f.keys = keys.New(f.db, master, f.clock, quietBus{})
@@ -72,7 +71,7 @@ func setup(t *testing.T) *fixture {
 	if f.token, err = f.tenants.CreateControlToken(t.Context(), f.root, "test"); err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(New(Deps{Tenants: f.tenants, Keys: f.keys, Credit: f.credit, Prices: f.prices, Catalogue: f.cat,
+	server := httptest.NewServer(New(Deps{Tenants: f.tenants, Keys: f.keys, Credit: credit.NewDesk(f.db, f.clock, quietBus{}), Prices: f.prices, Catalogue: f.cat,
 		Fleet: fakeFleet{}, Books: fakeBooks{}, System: fakeSystem{}, Clock: f.clock}))
 	t.Cleanup(server.Close)
 	f.url = server.URL + Root
@@ -149,49 +148,6 @@ func (f *fixture) org(name string) (tenants.Org, tenants.Project) {
 		f.t.Fatal(err)
 	}
 	return org, projects[0]
-}
-
-type fakeCredit struct {
-	grants map[string]GrantInfo
-	caps   []CapInfo
-}
-
-func (c *fakeCredit) Balance(context.Context, tenants.Actor, ids.ID) (BalanceInfo, error) {
-	return BalanceInfo{Paid: 12_500_000_000, Promotional: 1, Available: 9_000_000_000, Held: -1}, nil
-}
-
-func (c *fakeCredit) Grant(_ context.Context, by tenants.Actor, in GrantInput) (GrantInfo, error) {
-	if g, ok := c.grants[in.IdempotencyKey]; ok {
-		return g, nil
-	}
-	g := GrantInfo{ID: ids.New(), Org: in.Org, Kind: in.Kind, Amount: in.Amount, Reason: in.Reason, CreatedBy: by.Name(), ExpiresAt: in.ExpiresAt}
-	c.grants[in.IdempotencyKey] = g
-	return g, nil
-}
-
-func (c *fakeCredit) Grants(context.Context, tenants.Actor, ids.ID, ids.ID, int) (all []GrantInfo, err error) {
-	for _, g := range c.grants {
-		all = append(all, g)
-	}
-	return all, nil
-}
-
-func (c *fakeCredit) SetCap(_ context.Context, _ tenants.Actor, key CapKey, limit money.Nano) (CapInfo, error) {
-	set := CapInfo{CapKey: key, Limit: limit}
-	if key.Period == period.Month {
-		set.PeriodStart, set.PeriodEnd = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
-	}
-	c.caps = append(c.caps, set)
-	return set, nil
-}
-
-func (c *fakeCredit) Caps(context.Context, tenants.Actor, ids.ID) ([]CapInfo, error) {
-	return c.caps, nil
-}
-
-func (c *fakeCredit) RemoveCap(context.Context, tenants.Actor, CapKey) error {
-	c.caps = nil
-	return nil
 }
 
 type fakeFleet struct{}

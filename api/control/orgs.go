@@ -26,8 +26,9 @@ type Org struct {
 type Balance struct {
 	Paid        Amount `json:"paid"`
 	Promotional Amount `json:"promotional"`
+	Receivable  Amount `json:"receivable"`
 	Available   Amount `json:"available"`
-	Held        Amount `json:"held"`
+	Outstanding Amount `json:"outstanding"`
 }
 
 func orgOf(o tenants.Org) Org {
@@ -80,7 +81,8 @@ func (a *api) getOrg(c *call, _ none) (Org, error) {
 		return Org{}, err
 	}
 	out := orgOf(org)
-	out.Balance = &Balance{Paid: amount(b.Paid), Promotional: amount(b.Promotional), Available: amount(b.Available), Held: amount(b.Held)}
+	out.Balance = &Balance{Paid: amount(b.Paid), Promotional: amount(b.Promo), Receivable: amount(b.Receivable),
+		Available: amount(b.Available), Outstanding: amount(b.Outstanding)}
 	return out, nil
 }
 

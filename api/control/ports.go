@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"time"
 
+	"millrace/billing/credit"
 	"millrace/billing/ledger"
-	"millrace/billing/period"
 	"millrace/billing/price"
 	"millrace/internal/ids"
 	"millrace/internal/money"
@@ -50,63 +50,15 @@ type Keys interface {
 	Revoke(ctx context.Context, by tenants.Actor, org, id ids.ID) (keys.Key, error)
 }
 
-// Credit is what customers may spend.
+// Credit is what customers may spend: *credit.Desk.
 type Credit interface {
-	// Balance is what an organization has; amounts may be negative after corrections.
-	Balance(ctx context.Context, by tenants.Actor, org ids.ID) (BalanceInfo, error)
-	// Grant gives credit. A repeated idempotency key gives the first grant; with other content it is a Conflict.
-	Grant(ctx context.Context, by tenants.Actor, in GrantInput) (GrantInfo, error)
-	Grants(ctx context.Context, by tenants.Actor, org, before ids.ID, limit int) ([]GrantInfo, error)
-	// SetCap makes or changes a cap and gives it with its running period.
-	SetCap(ctx context.Context, by tenants.Actor, key CapKey, limit money.Nano) (CapInfo, error)
-	Caps(ctx context.Context, by tenants.Actor, org ids.ID) ([]CapInfo, error)
-	RemoveCap(ctx context.Context, by tenants.Actor, key CapKey) error
-}
-
-// BalanceInfo is an organization's money.
-type BalanceInfo struct {
-	Paid, Promotional money.Nano // credit left, by the books
-	Available         money.Nano // what new requests may still take: credit and credit limit, less what running ones hold
-	Held              money.Nano // allotted to gateways for running and coming requests
-}
-
-// GrantInput is credit to give.
-type GrantInput struct {
-	Org            ids.ID
-	Kind           string // paid or promotional
-	Amount         money.Nano
-	Reason         string
-	ExpiresAt      time.Time // zero = never
-	IdempotencyKey string
-}
-
-// GrantInfo is credit that was given.
-type GrantInfo struct {
-	ID, Org   ids.ID
-	Kind      string
-	Amount    money.Nano
-	Reason    string
-	CreatedBy string
-	CreatedAt time.Time
-	ExpiresAt time.Time // zero = never
-}
-
-// CapKey names a cap: at most one exists for it.
-type CapKey struct {
-	Org    ids.ID
-	Scope  string // org, project or key
-	ID     ids.ID // of the scope
-	Period period.Kind
-}
-
-// CapInfo is a cap and where it stands.
-type CapInfo struct {
-	CapKey
-	Limit       money.Nano
-	Spent       money.Nano // in the running period, rated
-	Held        money.Nano // in the running period, allotted and not yet rated
-	PeriodStart time.Time
-	PeriodEnd   time.Time // zero for the period total
+	Balance(ctx context.Context, by tenants.Actor, org ids.ID) (credit.Balance, error)
+	SetCreditLimit(ctx context.Context, by tenants.Actor, org ids.ID, limit money.Nano) error
+	Grant(ctx context.Context, by tenants.Actor, in credit.GrantInput) (g credit.Grant, fresh bool, err error)
+	Grants(ctx context.Context, by tenants.Actor, org ids.ID, limit int) ([]credit.Grant, error)
+	SetCap(ctx context.Context, by tenants.Actor, org ids.ID, c credit.Cap) (credit.Cap, error)
+	Caps(ctx context.Context, by tenants.Actor, org ids.ID) ([]credit.CapUsage, error)
+	RemoveCap(ctx context.Context, by tenants.Actor, org, id ids.ID) error
 }
 
 // Prices is price versions: *price.Service.

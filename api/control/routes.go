@@ -39,6 +39,7 @@ func (a *api) routes() []route {
 		send("PUT", "/orgs/{org}/caps/{scope}/{scope_id}/{period}", "setCap", http.StatusOK, a.setCap),
 		act("DELETE", "/orgs/{org}/caps/{scope}/{scope_id}/{period}", "removeCap", http.StatusNoContent, a.removeCap),
 
+		send("PUT", "/orgs/{org}/credit-limit", "setCreditLimit", http.StatusNoContent, a.setCreditLimit),
 		get("/orgs/{org}/grants", "listGrants", a.listGrants),
 		send("POST", "/orgs/{org}/grants", "createGrant", http.StatusCreated, a.createGrant).withKey(true),
 
