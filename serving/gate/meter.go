@@ -18,6 +18,8 @@ type meter struct {
 
 	generated int64   // of the answer so far, written or not
 	choices   []int64 // running counts of a request with several choices
+	apart     bool    // the engine counts each choice by itself, as vLLM does
+	last      int64   // the running count before
 	counted   bool    // generated is the engine's count
 	latest    []byte  // the chunk with the engine's latest count; aliases the stream's buffer until kept
 
@@ -30,6 +32,7 @@ type meter struct {
 // reset forgets an attempt that came to nothing.
 func (m *meter) reset() {
 	m.generated, m.delivered, m.pieces, m.counted, m.said, m.latest, m.kept = 0, 0, 0, false, false, nil, m.kept[:0]
+	m.apart, m.last = false, 0
 	clear(m.choices)
 }
 
@@ -50,12 +53,23 @@ func (m *meter) add(s protocol.Step, data []byte) {
 	case m.choices == nil || s.Choice < 0:
 		m.counted, m.generated = true, s.Tokens
 	default:
-		m.counted = true
-		m.choices[s.Choice] = s.Tokens
-		m.generated = 0
-		for _, n := range m.choices {
-			m.generated += n
-		}
+		m.addChoice(s)
+	}
+}
+
+// addChoice takes in a running count of a request with several choices. One count for all of them grows with every chunk
+// that says something; counts for each do not.
+func (m *meter) addChoice(s protocol.Step) {
+	m.apart = m.apart || s.Says && m.counted && s.Tokens <= m.last
+	m.counted, m.last = true, s.Tokens
+	m.choices[s.Choice] = s.Tokens
+	if !m.apart {
+		m.generated = s.Tokens
+		return
+	}
+	m.generated = 0
+	for _, n := range m.choices {
+		m.generated += n
 	}
 }
 

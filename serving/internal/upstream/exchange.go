@@ -238,8 +238,8 @@ func (x *Exchange) header(name, value []byte) error {
 			}
 			x.chunked = true
 		}
-	case len("Millrace-Simulated"):
-		if is(name, "millrace-simulated") {
+	case len("X-Millrace-Simulated"):
+		if is(name, "x-millrace-simulated") {
 			x.Simulated = is(value, "true")
 		}
 	}
