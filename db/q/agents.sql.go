@@ -195,6 +195,23 @@ func (q *Queries) InsertRelease(ctx context.Context, arg InsertReleaseParams) (i
 	return id, err
 }
 
+const isHostUnit = `-- name: IsHostUnit :one
+SELECT EXISTS (SELECT FROM units WHERE id = $1 AND host_id = $2::uuid)::boolean AS own
+`
+
+type IsHostUnitParams struct {
+	ID     ids.ID
+	HostID ids.ID
+}
+
+// Also of units that were removed a moment ago: their host still tells that they stop.
+func (q *Queries) IsHostUnit(ctx context.Context, arg IsHostUnitParams) (bool, error) {
+	row := q.db.QueryRow(ctx, isHostUnit, arg.ID, arg.HostID)
+	var own bool
+	err := row.Scan(&own)
+	return own, err
+}
+
 const listHosts = `-- name: ListHosts :many
 SELECT id, name, provider, region, data_url, agent_version, generation, observed, observed_generation, cordoned, joined_at,
        COALESCE(extract(epoch FROM now() - seen_at) * 1000, -1)::bigint AS seen_ms
@@ -271,7 +288,7 @@ const observeHost = `-- name: ObserveHost :one
 UPDATE hosts h SET observed = $1, observed_generation = $2,
        agent_version = $3, data_url = $4, seen_at = now()
 FROM (SELECT o.id, o.data_url FROM hosts o WHERE o.id = $5 FOR UPDATE) before
-WHERE h.id = before.id
+WHERE h.id = before.id AND h.removed_at IS NULL
 RETURNING (before.data_url <> h.data_url)::boolean AS moved
 `
 

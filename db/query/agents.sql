@@ -31,7 +31,7 @@ FROM hosts WHERE removed_at IS NULL ORDER BY name;
 UPDATE hosts h SET observed = sqlc.arg(observed), observed_generation = sqlc.arg(observed_generation),
        agent_version = sqlc.arg(agent_version), data_url = sqlc.arg(data_url), seen_at = now()
 FROM (SELECT o.id, o.data_url FROM hosts o WHERE o.id = sqlc.arg(id) FOR UPDATE) before
-WHERE h.id = before.id
+WHERE h.id = before.id AND h.removed_at IS NULL
 RETURNING (before.data_url <> h.data_url)::boolean AS moved;
 
 -- name: SeeHosts :many
@@ -101,3 +101,7 @@ ON CONFLICT (attempt_id, host_id) DO UPDATE SET
        prompt = excluded.prompt, cached = excluded.cached, generated = excluded.generated, handed_over = excluded.handed_over,
        ending = excluded.ending, ended_at = excluded.ended_at
 WHERE attempt_journal.ending = 'open';
+
+-- name: IsHostUnit :one
+-- Also of units that were removed a moment ago: their host still tells that they stop.
+SELECT EXISTS (SELECT FROM units WHERE id = sqlc.arg(id) AND host_id = sqlc.arg(host_id)::uuid)::boolean AS own;

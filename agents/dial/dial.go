@@ -1,0 +1,93 @@
+// Package dial is a gateway's way to hosts: TLS to an agent's data plane, where only that very host's certificate is
+// accepted, or a stream through the host's link when it listens nowhere.
+//
+// It owns no pool, no retry and no choice of host. Invariant: a connection that it gives ends at the host asked for.
+package dial
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"millrace/agents/wire"
+	"millrace/internal/fault"
+	"millrace/internal/ids"
+	"millrace/internal/pki"
+)
+
+// Times and sizes of connections.
+const (
+	connectTimeout = 5 * time.Second
+	keepAlive      = 15 * time.Second
+	idleTimeout    = 90 * time.Second
+	idleConns      = 64
+)
+
+// Hosts dials hosts. It is safe for concurrent use.
+type Hosts struct {
+	trust  *pki.Trust
+	source *pki.Source
+	linked func(host ids.ID) (net.Conn, error)
+}
+
+// New makes a dialler that shows the source's certificate, a gateway's. linked opens a stream through a host's link
+// (hub.DialLink); nil when this process has no hub.
+func New(trust *pki.Trust, source *pki.Source, linked func(host ids.ID) (net.Conn, error)) *Hosts {
+	return &Hosts{trust: trust, source: source, linked: linked}
+}
+
+// Dial opens a connection, ready for HTTP/1.1, to a host. address is the host:port of its data URL; secure says that the
+// URL was https, as an agent's always is. It is a catalogue.DialHost.
+func (h *Hosts) Dial(ctx context.Context, host ids.ID, address string, secure bool) (net.Conn, error) {
+	if name, _, err := net.SplitHostPort(address); err == nil && name == linkName {
+		if h.linked == nil {
+			return nil, fault.New(fault.Unavailable, "The host can be reached through its hub only.").WithCode("host_not_linked")
+		}
+		return h.linked(host)
+	}
+	if !secure {
+		return nil, fault.New(fault.Unavailable, "The host's address is not one of an agent.").WithCode("host_not_secure")
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	raw, err := (&net.Dialer{KeepAlive: keepAlive}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	conn := tls.Client(raw, h.trust.Dial(h.source, pki.Host(host)))
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, fmt.Errorf("dial: host %s: %w", host, err)
+	}
+	return conn, nil
+}
+
+// linkName is the host name in wire.DataByLink.
+var linkName = func() string {
+	u, err := url.Parse(wire.DataByLink)
+	if err != nil {
+		panic(err) // a constant
+	}
+	return u.Hostname()
+}()
+
+// Transport carries requests to one host; only the path of their URLs counts.
+func (h *Hosts) Transport(host ids.ID, dataURL string) (*http.Transport, error) {
+	u, err := url.Parse(dataURL)
+	if err != nil || u.Host == "" {
+		return nil, fmt.Errorf("dial: %q is no data URL", dataURL)
+	}
+	address := u.Host
+	if u.Port() == "" {
+		address = net.JoinHostPort(u.Hostname(), "443")
+	}
+	open := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return h.Dial(ctx, host, address, u.Scheme == "https")
+	}
+	return &http.Transport{DialContext: open, DialTLSContext: open, MaxIdleConnsPerHost: idleConns, IdleConnTimeout: idleTimeout,
+		DisableCompression: true}, nil
+}

@@ -1,0 +1,73 @@
+// Package agentcmd is the agent's command line, shared by the millrace-agent program and by `millrace agent`, which
+// `millrace up` starts as its children. It owns flags and signals' meaning to a child; the work is package host's.
+package agentcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"millrace/agents/host"
+)
+
+// parentCheck is how often a child looks whether its parent is still there.
+const parentCheck = 100 * time.Millisecond
+
+// Command is the flags, for kong.
+type Command struct {
+	Hub         string        `help:"Address of the hub's agent listener." placeholder:"https://HOST:PORT" required:"" env:"MILLRACE_HUB"`
+	Join        string        `help:"One-time join token from the console; needed at the first start only." placeholder:"TOKEN" env:"MILLRACE_JOIN"`
+	Data        string        `help:"Folder of this agent: identity, engines, journal." placeholder:"DIR" env:"MILLRACE_AGENT_DATA"`
+	DataListen  string        `help:"Address of the data plane, for gateways; empty = none, gateways come through the hub." placeholder:"IP:PORT" default:"127.0.0.1:0" env:"MILLRACE_DATA_LISTEN"`
+	DataURL     string        `help:"Under which address gateways reach the data plane; default: as the hub's network sees it." placeholder:"https://HOST:PORT" env:"MILLRACE_DATA_URL"`
+	Inventory   string        `help:"JSON file to be shown in place of this machine's hardware; the host counts as simulated." placeholder:"FILE" type:"existingfile" env:"MILLRACE_INVENTORY"`
+	Drain       time.Duration `help:"How long running requests may go on when the agent is told to stop." default:"30s" env:"MILLRACE_DRAIN"`
+	ParentDeath int           `help:"Die, with every engine, as soon as the process of this id is not the parent any more." placeholder:"PID" default:"0"`
+
+	Version string `kong:"-"`
+}
+
+// Run is the agent's life. ctx ends it in order.
+func (c *Command) Run(ctx context.Context) error {
+	hub, err := url.Parse(c.Hub)
+	if err != nil || hub.Scheme != "https" || hub.Host == "" {
+		return fmt.Errorf("--hub %q: want https://HOST:PORT", c.Hub)
+	}
+	data := c.Data
+	if data == "" {
+		if data, err = defaultData(); err != nil {
+			return err
+		}
+	}
+	if c.ParentDeath > 0 {
+		go dieWithParent(c.ParentDeath) // ends the process
+	}
+	return host.Run(ctx, host.Config{Hub: "https://" + hub.Host, Join: c.Join, Data: data, DataListen: c.DataListen, DataURL: c.DataURL,
+		Inventory: c.Inventory, DieWithAgent: c.ParentDeath > 0, Drain: c.Drain, Version: c.Version})
+}
+
+// dieWithParent ends this process without a farewell when it has become an orphan: the next start of its parent must find
+// nothing in its way. The kernel then kills the engines.
+func dieWithParent(parent int) {
+	for os.Getppid() == parent {
+		time.Sleep(parentCheck)
+	}
+	slog.Error("the parent process is gone")
+	os.Exit(1)
+}
+
+func defaultData() (string, error) {
+	if os.Geteuid() == 0 {
+		return "/var/lib/millrace-agent", nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", errors.New("no folder: set --data")
+	}
+	return filepath.Join(home, ".local", "state", "millrace-agent"), nil
+}

@@ -1,0 +1,150 @@
+package hub
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"millrace/agents/wire"
+	"millrace/db/q"
+	"millrace/internal/fault"
+	"millrace/internal/ids"
+	"millrace/internal/pki"
+	"millrace/tenants"
+	"millrace/tenants/audit"
+)
+
+// TokenLife is how long a join token works.
+const TokenLife = 24 * time.Hour
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+func checkHostName(name string) error {
+	if !hostName.MatchString(name) {
+		return fault.New(fault.Invalid, "A host's name has letters, digits and ._- and at most 63 characters.").WithParam("name")
+	}
+	return nil
+}
+
+// JoinToken makes a token that lets one machine become the host of this name, once, within TokenLife. The name of a known
+// host gives that host a new identity: its old one ends with its certificate, within a day.
+func (h *Hub) JoinToken(ctx context.Context, name string, by tenants.Actor) (string, error) {
+	if err := by.RequireOperator(); err != nil {
+		return "", err
+	}
+	if err := checkHostName(name); err != nil {
+		return "", err
+	}
+	token := wire.NewJoinToken(h.cfg.CA.Digest())
+	err := h.inTx(ctx, func(tx pgx.Tx) error {
+		err := q.New(tx).InsertJoinToken(ctx, q.InsertJoinTokenParams{TokenHash: token.Hash(), HostName: name, CreatedBy: by.Name(),
+			Seconds: int64(TokenLife / time.Second)})
+		if err != nil {
+			return err
+		}
+		return audit.Append(ctx, tx, by, audit.Change{Action: "host.invite", Target: name, At: h.cfg.Clock.Now().UTC()})
+	})
+	if err != nil {
+		return "", err
+	}
+	return token.String(), nil
+}
+
+var errToken = fault.New(fault.Unauthenticated, "This join token is unknown, used or too old: make another one.").WithCode("bad_join_token")
+
+// join turns a token into an identity.
+func (h *Hub) join(r *http.Request) (any, error) {
+	var in wire.JoinRequest
+	if err := read(r, maxJoinBytes, &in); err != nil {
+		return nil, err
+	}
+	token, err := wire.ParseJoinToken(in.Token)
+	if err != nil {
+		return nil, errToken
+	}
+	var out wire.JoinResponse
+	err = h.inTx(r.Context(), func(tx pgx.Tx) error {
+		query := q.New(tx)
+		row, err := query.LockJoinToken(r.Context(), token.Hash())
+		switch {
+		case errors.Is(err, pgx.ErrNoRows), err == nil && (row.Used || row.Expired):
+			return errToken
+		case err != nil:
+			return err
+		}
+		id, err := query.EnsureHost(r.Context(), q.EnsureHostParams{ID: ids.New(), Name: row.HostName})
+		if err != nil {
+			return err
+		}
+		if out, err = h.issue(in.CSR, id, row.HostName); err != nil {
+			return err
+		}
+		if err := query.UseJoinToken(r.Context(), q.UseJoinTokenParams{TokenHash: token.Hash(), HostID: id}); err != nil {
+			return err
+		}
+		return audit.Append(r.Context(), tx, joiner{r.RemoteAddr}, audit.Change{Action: "host.join", Target: ids.Format(ids.Host, id),
+			After: map[string]string{"name": row.HostName, "token": hex.EncodeToString(token.Hash()[:4])}, At: h.cfg.Clock.Now().UTC()})
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.cfg.Log.Info("a host joined", "name", out.Name, "host", out.Host)
+	return out, nil
+}
+
+// joiner is who joins, for the audit log: a machine with a token.
+type joiner struct{ address string }
+
+// AuditIdentity implements audit.Author.
+func (j joiner) AuditIdentity() audit.Identity {
+	return audit.Identity{Actor: "join token", IP: j.address}
+}
+
+func (h *Hub) issue(csr []byte, id ids.ID, name string) (wire.JoinResponse, error) {
+	cert, err := h.cfg.CA.IssueHost(csr, id)
+	if err != nil {
+		return wire.JoinResponse{}, fault.New(fault.Invalid, "The certificate request is of no use.").WithCause(err)
+	}
+	return wire.JoinResponse{Host: id, Name: name, Cert: cert, CA: h.cfg.CA.CertPEM()}, nil
+}
+
+// renew gives a known host a fresh certificate, also some time after the old one ended.
+func (h *Hub) renew(r *http.Request) (any, error) {
+	var in wire.RenewRequest
+	if err := read(r, maxJoinBytes, &in); err != nil {
+		return nil, err
+	}
+	host, err := h.known(r)
+	if err != nil {
+		return nil, err
+	}
+	return h.issue(in.CSR, host.ID, host.Name)
+}
+
+var errUnknownHost = fault.New(fault.Forbidden, "This host is not known here (any more).").WithCode("unknown_host")
+
+// known is the host that calls, by its certificate and the database.
+func (h *Hub) known(r *http.Request) (q.GetHostRow, error) {
+	name, err := pki.Peer(r.TLS)
+	if err != nil {
+		return q.GetHostRow{}, errUnknownHost
+	}
+	id, ok := name.HostID()
+	if !ok {
+		return q.GetHostRow{}, errUnknownHost
+	}
+	var host q.GetHostRow
+	err = h.inTx(r.Context(), func(tx pgx.Tx) (err error) {
+		host, err = q.New(tx).GetHost(r.Context(), id)
+		return err
+	})
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && host.Removed {
+		return q.GetHostRow{}, errUnknownHost
+	}
+	return host, err
+}
