@@ -39,6 +39,16 @@ func ByIDs(ctx context.Context, tx q.DBTX, list []ids.ID) (map[ids.ID]Version, e
 	return byID, nil
 }
 
+// OfModels gives every version of the models, cancelled ones too, ordered by model, book and effective_at: what the rater
+// compares events with.
+func OfModels(ctx context.Context, tx q.DBTX, models []ids.ID) ([]Version, error) {
+	rows, err := q.New(tx).PriceVersionsOfModels(ctx, models)
+	if err != nil {
+		return nil, fmt.Errorf("price: versions of models: %w", err)
+	}
+	return versions(rows), nil
+}
+
 func found(row q.PriceVersion, err error) (Version, error) {
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

@@ -16,12 +16,18 @@ const addRollups = `-- name: AddRollups :exec
 INSERT INTO usage_rollups AS r (org_id, bucket, project_id, key_id, model_id, requests, errors,
   input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, image_tokens, audio_tokens,
   charged_nano, overrun_nano, saved_nano, ttft_ms_sum, ttft_count, decode_ms_sum)
-SELECT org_id, bucket, a.unnest, a.unnest, a.unnest, a.unnest, a.unnest, a.unnest, a.unnest, a.unnest, a.unnest, a.unnest, a.unnest, a.unnest, a.unnest, a.unnest, a.unnest, a.unnest, a.unnest, a.unnest FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::timestamptz[]) AS bucket, unnest($3::uuid[]),
-  unnest($4::uuid[]), unnest($5::uuid[]), unnest($6::bigint[]), unnest($7::bigint[]),
-  unnest($8::bigint[]), unnest($9::bigint[]), unnest($10::bigint[]), unnest($11::bigint[]),
-  unnest($12::bigint[]), unnest($13::bigint[]), unnest($14::bigint[]),
-  unnest($15::bigint[]), unnest($16::bigint[]), unnest($17::bigint[]),
-  unnest($18::bigint[]), unnest($19::bigint[]), unnest($20::bigint[])) a
+SELECT a.org_id, a.bucket, a.project_id, a.key_id, a.model_id, a.requests, a.errors, a.input_tokens, a.cached_tokens, a.cache_write_tokens, a.output_tokens, a.reasoning_tokens, a.image_tokens, a.audio_tokens, a.charged_nano, a.overrun_nano, a.saved_nano, a.ttft_ms_sum, a.ttft_count, a.decode_ms_sum FROM (SELECT
+  unnest($1::uuid[]) AS org_id, unnest($2::timestamptz[]) AS bucket,
+  unnest($3::uuid[]) AS project_id, unnest($4::uuid[]) AS key_id,
+  unnest($5::uuid[]) AS model_id, unnest($6::bigint[]) AS requests,
+  unnest($7::bigint[]) AS errors, unnest($8::bigint[]) AS input_tokens,
+  unnest($9::bigint[]) AS cached_tokens, unnest($10::bigint[]) AS cache_write_tokens,
+  unnest($11::bigint[]) AS output_tokens, unnest($12::bigint[]) AS reasoning_tokens,
+  unnest($13::bigint[]) AS image_tokens, unnest($14::bigint[]) AS audio_tokens,
+  unnest($15::bigint[]) AS charged_nano, unnest($16::bigint[]) AS overrun_nano,
+  unnest($17::bigint[]) AS saved_nano, unnest($18::bigint[]) AS ttft_ms_sum,
+  unnest($19::bigint[]) AS ttft_count, unnest($20::bigint[]) AS decode_ms_sum) a
+ORDER BY a.org_id, a.bucket, a.project_id, a.key_id, a.model_id
 ON CONFLICT (org_id, bucket, project_id, key_id, model_id) DO UPDATE SET
   requests = r.requests + excluded.requests, errors = r.errors + excluded.errors,
   input_tokens = r.input_tokens + excluded.input_tokens, cached_tokens = r.cached_tokens + excluded.cached_tokens,
@@ -108,6 +114,35 @@ func (q *Queries) AdvanceRater(ctx context.Context, arg AdvanceRaterParams) (int
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const balancesOfOrgs = `-- name: BalancesOfOrgs :many
+SELECT org_id, id FROM budgets WHERE org_id = ANY($1::uuid[]) AND kind = 'balance'
+`
+
+type BalancesOfOrgsRow struct {
+	OrgID ids.ID
+	ID    ids.ID
+}
+
+func (q *Queries) BalancesOfOrgs(ctx context.Context, orgs []ids.ID) ([]BalancesOfOrgsRow, error) {
+	rows, err := q.db.Query(ctx, balancesOfOrgs, orgs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BalancesOfOrgsRow
+	for rows.Next() {
+		var i BalancesOfOrgsRow
+		if err := rows.Scan(&i.OrgID, &i.ID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const booksOfOrgs = `-- name: BooksOfOrgs :many
@@ -492,6 +527,36 @@ func (q *Queries) KnownEvents(ctx context.Context, arg KnownEventsParams) ([]Kno
 	return items, nil
 }
 
+const lockAllotmentsOfFence = `-- name: LockAllotmentsOfFence :many
+SELECT org_id, budget_id FROM allotments WHERE epoch_id = $1 ORDER BY budget_id FOR NO KEY UPDATE
+`
+
+type LockAllotmentsOfFenceRow struct {
+	OrgID    ids.ID
+	BudgetID ids.ID
+}
+
+// Nothing of a fenced epoch may move any more, so all of its rows are locked, then their budgets.
+func (q *Queries) LockAllotmentsOfFence(ctx context.Context, epochID ids.ID) ([]LockAllotmentsOfFenceRow, error) {
+	rows, err := q.db.Query(ctx, lockAllotmentsOfFence, epochID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockAllotmentsOfFenceRow
+	for rows.Next() {
+		var i LockAllotmentsOfFenceRow
+		if err := rows.Scan(&i.OrgID, &i.BudgetID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockAllotmentsToUse = `-- name: LockAllotmentsToUse :many
 SELECT a.org_id, a.budget_id, a.epoch_id, (a.allotted_nano - a.used_nano - a.returned_nano)::bigint AS rest
 FROM allotments a
@@ -534,6 +599,31 @@ func (q *Queries) LockAllotmentsToUse(ctx context.Context, arg LockAllotmentsToU
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockBudgetsOfFence = `-- name: LockBudgetsOfFence :many
+SELECT b.id FROM budgets b JOIN allotments a ON a.org_id = b.org_id AND a.budget_id = b.id
+WHERE a.epoch_id = $1 ORDER BY b.id FOR NO KEY UPDATE OF b
+`
+
+func (q *Queries) LockBudgetsOfFence(ctx context.Context, epochID ids.ID) ([]ids.ID, error) {
+	rows, err := q.db.Query(ctx, lockBudgetsOfFence, epochID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ids.ID
+	for rows.Next() {
+		var id ids.ID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -607,39 +697,6 @@ func (q *Queries) LockQuarantined(ctx context.Context, id ids.ID) (Quarantine, e
 		&i.Resolution,
 	)
 	return i, err
-}
-
-const lockRestsOfEpoch = `-- name: LockRestsOfEpoch :many
-SELECT org_id, budget_id, (allotted_nano - used_nano - returned_nano)::bigint AS rest FROM allotments
-WHERE epoch_id = $1
-ORDER BY budget_id
-FOR NO KEY UPDATE
-`
-
-type LockRestsOfEpochRow struct {
-	OrgID    ids.ID
-	BudgetID ids.ID
-	Rest     int64
-}
-
-func (q *Queries) LockRestsOfEpoch(ctx context.Context, epochID ids.ID) ([]LockRestsOfEpochRow, error) {
-	rows, err := q.db.Query(ctx, lockRestsOfEpoch, epochID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LockRestsOfEpochRow
-	for rows.Next() {
-		var i LockRestsOfEpochRow
-		if err := rows.Scan(&i.OrgID, &i.BudgetID, &i.Rest); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const logGaps = `-- name: LogGaps :many
@@ -913,6 +970,44 @@ func (q *Queries) ResolveQuarantined(ctx context.Context, arg ResolveQuarantined
 	return err
 }
 
+const returnRests = `-- name: ReturnRests :many
+WITH rests AS (
+  SELECT org_id, budget_id, allotted_nano - used_nano - returned_nano AS rest FROM allotments
+  WHERE epoch_id = $1 AND allotted_nano - used_nano - returned_nano > 0
+), lowered AS (
+  UPDATE budgets b SET outstanding_nano = b.outstanding_nano - r.rest FROM rests r WHERE b.org_id = r.org_id AND b.id = r.budget_id
+)
+UPDATE allotments a SET returned_nano = a.returned_nano + r.rest FROM rests r
+WHERE a.org_id = r.org_id AND a.budget_id = r.budget_id AND a.epoch_id = $1
+RETURNING a.org_id, r.rest::bigint AS rest
+`
+
+type ReturnRestsRow struct {
+	OrgID ids.ID
+	Rest  int64
+}
+
+// The rest of every allotment of the epoch goes back to its budget.
+func (q *Queries) ReturnRests(ctx context.Context, epochID ids.ID) ([]ReturnRestsRow, error) {
+	rows, err := q.db.Query(ctx, returnRests, epochID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReturnRestsRow
+	for rows.Next() {
+		var i ReturnRestsRow
+		if err := rows.Scan(&i.OrgID, &i.Rest); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const setEpochLogEnd = `-- name: SetEpochLogEnd :execrows
 UPDATE gateway_epochs SET log_end = $2 WHERE id = $1 AND log_end IS NULL AND fenced_at IS NULL
 `
@@ -978,13 +1073,13 @@ func (q *Queries) StartRaterOffset(ctx context.Context, arg StartRaterOffsetPara
 }
 
 const stateOfEpochs = `-- name: StateOfEpochs :many
-SELECT id, fenced_at IS NOT NULL AS fenced, voided_at IS NOT NULL AS voided FROM gateway_epochs WHERE id = ANY($1::uuid[])
+SELECT id, (fenced_at IS NOT NULL)::boolean AS fenced, (voided_at IS NOT NULL)::boolean AS voided FROM gateway_epochs WHERE id = ANY($1::uuid[])
 `
 
 type StateOfEpochsRow struct {
 	ID     ids.ID
-	Fenced interface{}
-	Voided interface{}
+	Fenced bool
+	Voided bool
 }
 
 func (q *Queries) StateOfEpochs(ctx context.Context, argIds []ids.ID) ([]StateOfEpochsRow, error) {

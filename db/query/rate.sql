@@ -39,7 +39,7 @@ SELECT id, context_tokens FROM models WHERE id = ANY(sqlc.arg(models)::uuid[]);
 SELECT * FROM price_versions WHERE model_id = ANY(sqlc.arg(models)::uuid[]) ORDER BY model_id, book, effective_at;
 
 -- name: StateOfEpochs :many
-SELECT id, fenced_at IS NOT NULL AS fenced, voided_at IS NOT NULL AS voided FROM gateway_epochs WHERE id = ANY(sqlc.arg(ids)::uuid[]);
+SELECT id, (fenced_at IS NOT NULL)::boolean AS fenced, (voided_at IS NOT NULL)::boolean AS voided FROM gateway_epochs WHERE id = ANY(sqlc.arg(ids)::uuid[]);
 
 -- name: HoldVoidedEpochs :many
 -- Keeps fences out while money is raised for events of these epochs.
@@ -75,6 +75,9 @@ UPDATE allotments a SET used_nano = a.used_nano + k.used
 FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(budgets)::uuid[]) AS budget_id,
              unnest(sqlc.arg(epochs)::uuid[]) AS epoch_id, unnest(sqlc.arg(used)::bigint[]) AS used) k
 WHERE a.org_id = k.org_id AND a.budget_id = k.budget_id AND a.epoch_id = k.epoch_id;
+
+-- name: BalancesOfOrgs :many
+SELECT org_id, id FROM budgets WHERE org_id = ANY(sqlc.arg(orgs)::uuid[]) AND kind = 'balance';
 
 -- name: LockBudgetsToRaise :many
 -- Of voided epochs only: what the budgets still have, the organization's balance in any case.
@@ -131,12 +134,18 @@ ON CONFLICT DO NOTHING;
 INSERT INTO usage_rollups AS r (org_id, bucket, project_id, key_id, model_id, requests, errors,
   input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, image_tokens, audio_tokens,
   charged_nano, overrun_nano, saved_nano, ttft_ms_sum, ttft_count, decode_ms_sum)
-SELECT * FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(buckets)::timestamptz[]) AS bucket, unnest(sqlc.arg(projects)::uuid[]),
-  unnest(sqlc.arg(keys)::uuid[]), unnest(sqlc.arg(models)::uuid[]), unnest(sqlc.arg(requests)::bigint[]), unnest(sqlc.arg(errors)::bigint[]),
-  unnest(sqlc.arg(input)::bigint[]), unnest(sqlc.arg(cached)::bigint[]), unnest(sqlc.arg(cache_write)::bigint[]), unnest(sqlc.arg(output)::bigint[]),
-  unnest(sqlc.arg(reasoning)::bigint[]), unnest(sqlc.arg(image)::bigint[]), unnest(sqlc.arg(audio)::bigint[]),
-  unnest(sqlc.arg(charged)::bigint[]), unnest(sqlc.arg(overrun)::bigint[]), unnest(sqlc.arg(saved)::bigint[]),
-  unnest(sqlc.arg(ttft_ms_sum)::bigint[]), unnest(sqlc.arg(ttft_count)::bigint[]), unnest(sqlc.arg(decode_ms_sum)::bigint[])) a
+SELECT a.* FROM (SELECT
+  unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(buckets)::timestamptz[]) AS bucket,
+  unnest(sqlc.arg(projects)::uuid[]) AS project_id, unnest(sqlc.arg(keys)::uuid[]) AS key_id,
+  unnest(sqlc.arg(models)::uuid[]) AS model_id, unnest(sqlc.arg(requests)::bigint[]) AS requests,
+  unnest(sqlc.arg(errors)::bigint[]) AS errors, unnest(sqlc.arg(input)::bigint[]) AS input_tokens,
+  unnest(sqlc.arg(cached)::bigint[]) AS cached_tokens, unnest(sqlc.arg(cache_write)::bigint[]) AS cache_write_tokens,
+  unnest(sqlc.arg(output)::bigint[]) AS output_tokens, unnest(sqlc.arg(reasoning)::bigint[]) AS reasoning_tokens,
+  unnest(sqlc.arg(image)::bigint[]) AS image_tokens, unnest(sqlc.arg(audio)::bigint[]) AS audio_tokens,
+  unnest(sqlc.arg(charged)::bigint[]) AS charged_nano, unnest(sqlc.arg(overrun)::bigint[]) AS overrun_nano,
+  unnest(sqlc.arg(saved)::bigint[]) AS saved_nano, unnest(sqlc.arg(ttft_ms_sum)::bigint[]) AS ttft_ms_sum,
+  unnest(sqlc.arg(ttft_count)::bigint[]) AS ttft_count, unnest(sqlc.arg(decode_ms_sum)::bigint[]) AS decode_ms_sum) a
+ORDER BY a.org_id, a.bucket, a.project_id, a.key_id, a.model_id
 ON CONFLICT (org_id, bucket, project_id, key_id, model_id) DO UPDATE SET
   requests = r.requests + excluded.requests, errors = r.errors + excluded.errors,
   input_tokens = r.input_tokens + excluded.input_tokens, cached_tokens = r.cached_tokens + excluded.cached_tokens,
@@ -200,11 +209,25 @@ UPDATE gateway_epochs SET log_end = $2 WHERE id = $1 AND log_end IS NULL AND fen
 -- name: ProgressOfEpoch :many
 SELECT org_id, event_id, event FROM stream_progress WHERE epoch_id = $1 ORDER BY org_id, event_id;
 
--- name: LockRestsOfEpoch :many
-SELECT org_id, budget_id, (allotted_nano - used_nano - returned_nano)::bigint AS rest FROM allotments
-WHERE epoch_id = $1
-ORDER BY budget_id
-FOR NO KEY UPDATE;
+-- name: LockAllotmentsOfFence :many
+-- Nothing of a fenced epoch may move any more, so all of its rows are locked, then their budgets.
+SELECT org_id, budget_id FROM allotments WHERE epoch_id = $1 ORDER BY budget_id FOR NO KEY UPDATE;
+
+-- name: LockBudgetsOfFence :many
+SELECT b.id FROM budgets b JOIN allotments a ON a.org_id = b.org_id AND a.budget_id = b.id
+WHERE a.epoch_id = $1 ORDER BY b.id FOR NO KEY UPDATE OF b;
+
+-- name: ReturnRests :many
+-- The rest of every allotment of the epoch goes back to its budget.
+WITH rests AS (
+  SELECT org_id, budget_id, allotted_nano - used_nano - returned_nano AS rest FROM allotments
+  WHERE epoch_id = $1 AND allotted_nano - used_nano - returned_nano > 0
+), lowered AS (
+  UPDATE budgets b SET outstanding_nano = b.outstanding_nano - r.rest FROM rests r WHERE b.org_id = r.org_id AND b.id = r.budget_id
+)
+UPDATE allotments a SET returned_nano = a.returned_nano + r.rest FROM rests r
+WHERE a.org_id = r.org_id AND a.budget_id = r.budget_id AND a.epoch_id = $1
+RETURNING a.org_id, r.rest::bigint AS rest;
 
 -- name: FenceEpoch :execrows
 UPDATE gateway_epochs SET fenced_at = clock_timestamp(), dead_at = coalesce(dead_at, clock_timestamp())

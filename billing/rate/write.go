@@ -1,0 +1,225 @@
+package rate
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"millrace/billing/ledger"
+	"millrace/db/q"
+	"millrace/internal/ids"
+	"millrace/internal/money"
+	"millrace/internal/usage"
+)
+
+// post writes one ledger transaction per organization: the charges, by the credit they use up, and the overrun.
+func (p *pass) post(ctx context.Context) error {
+	charged, overrun, requests := map[ids.ID]money.Nano{}, map[ids.ID]money.Nano{}, map[ids.ID]int{}
+	for _, e := range p.finals {
+		if e.cost > 0 {
+			charged[e.ev.Org] += e.charged
+			overrun[e.ev.Org] += e.overrun
+			requests[e.ev.Org]++
+		}
+	}
+	orgs := slices.SortedFunc(maps.Keys(requests), compareIDs)
+	if len(orgs) == 0 {
+		return nil
+	}
+	charges := make([]ledger.Charge, len(orgs))
+	for i, org := range orgs {
+		charges[i] = ledger.Charge{Org: org, Amount: charged[org]}
+	}
+	entries, err := ledger.Spend(ctx, p.tx, charges)
+	if err != nil {
+		return err
+	}
+	txns := make([]ledger.Txn, len(orgs))
+	txnOf := make(map[ids.ID]ids.ID, len(orgs))
+	for i, org := range orgs {
+		list := entries[i]
+		if n := overrun[org]; n > 0 {
+			list = append(list, ledger.Debit(ledger.Overrun, n), ledger.Credit(ledger.Revenue, n))
+		}
+		txns[i] = ledger.Txn{ID: ids.New(), Org: org, Kind: ledger.Usage, Memo: fmt.Sprintf("%d requests", requests[org]), Entries: list}
+		txnOf[org] = txns[i].ID
+	}
+	if _, err := ledger.PostMany(ctx, p.tx, txns); err != nil {
+		return err
+	}
+	for _, e := range p.finals {
+		if e.cost > 0 {
+			e.txn = txnOf[e.ev.Org]
+		}
+	}
+	return nil
+}
+
+// Bits of the events' flags column.
+const (
+	flagEstimated = 1 << iota
+	flagRepriced
+	flagStreamed
+)
+
+// insertEvents is what makes the batch happen once: an event that is there already undoes everything.
+func (p *pass) insertEvents(ctx context.Context) error {
+	if len(p.finals) == 0 {
+		return nil
+	}
+	a := newEventColumns(len(p.finals))
+	for _, e := range p.finals {
+		addEvent(a, e)
+	}
+	n, err := p.q.InsertUsageEvents(ctx, *a)
+	if err == nil && n != int64(len(p.finals)) {
+		return errKnown
+	}
+	return err
+}
+
+func newEventColumns(n int) *q.InsertUsageEventsParams {
+	id := func() []ids.ID { return make([]ids.ID, 0, n) }
+	num := func() []int64 { return make([]int64, 0, n) }
+	text := func() []string { return make([]string, 0, n) }
+	return &q.InsertUsageEventsParams{Orgs: id(), Days: make([]time.Time, 0, n), Ids: id(), Projects: id(), Keys: id(), Models: id(),
+		PriceVersions: id(), Epochs: id(), Txns: id(), Input: num(), Cached: num(), CacheWrite: num(), Output: num(), Reasoning: num(),
+		Image: num(), Audio: num(), Requests: num(), Charged: num(), Overrun: num(), Saved: num(), Endings: text(),
+		Statuses: make([]int32, 0, n), Flags: make([]int32, 0, n), Dialects: text(), Attempts: text(), Raws: text(),
+		StartedMs: num(), FirstTokenMs: num(), EndedMs: num()}
+}
+
+func addEvent(a *q.InsertUsageEventsParams, e *entry) {
+	ev, u := &e.ev, &e.ev.Usage
+	a.Orgs, a.Days, a.Ids = append(a.Orgs, ev.Org), append(a.Days, e.day), append(a.Ids, ev.ID)
+	a.Projects, a.Keys, a.Models = append(a.Projects, ev.Project), append(a.Keys, ev.Key), append(a.Models, ev.Model)
+	a.PriceVersions, a.Epochs, a.Txns = append(a.PriceVersions, e.version), append(a.Epochs, ev.Epoch), append(a.Txns, e.txn)
+	a.Input, a.Cached, a.CacheWrite = append(a.Input, u[usage.Input]), append(a.Cached, u[usage.Cached]), append(a.CacheWrite, u[usage.CacheWrite])
+	a.Output, a.Reasoning = append(a.Output, u[usage.Output]), append(a.Reasoning, u[usage.Reasoning])
+	a.Image, a.Audio, a.Requests = append(a.Image, u[usage.Image]), append(a.Audio, u[usage.Audio]), append(a.Requests, u[usage.Requests])
+	a.Charged, a.Overrun = append(a.Charged, int64(e.charged)), append(a.Overrun, int64(e.overrun))
+	a.Saved, a.Endings = append(a.Saved, int64(e.saved)), append(a.Endings, string(ev.Ending))
+	flags := flag(ev.Estimated, flagEstimated) | flag(e.repriced, flagRepriced) | flag(ev.Streamed, flagStreamed)
+	a.Statuses, a.Flags = append(a.Statuses, int32(ev.Status)), append(a.Flags, flags)
+	a.Dialects, a.Raws = append(a.Dialects, ev.Dialect), append(a.Raws, string(ev.Raw))
+	a.Attempts = append(a.Attempts, attemptsJSON(ev.Attempts))
+	a.StartedMs, a.FirstTokenMs, a.EndedMs = append(a.StartedMs, ev.StartedMS), append(a.FirstTokenMs, ev.FirstTokenMS), append(a.EndedMs, ev.EndedMS)
+}
+
+func flag(set bool, bit int32) int32 {
+	if set {
+		return bit
+	}
+	return 0
+}
+
+func attemptsJSON(list []usage.Attempt) string {
+	if len(list) == 0 {
+		return "[]"
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		panic(err) // ids and strings always encode
+	}
+	return string(text)
+}
+
+// bucketSize of the rollups: any day in any zone is whole buckets.
+const bucketSize = 15 * time.Minute
+
+// cell is the key of a rollup row.
+type cell struct {
+	org     ids.ID
+	bucket  int64 // unix seconds
+	project ids.ID
+	key     ids.ID
+	model   ids.ID
+}
+
+func compareCells(a, b cell) int {
+	return cmp.Or(compareIDs(a.org, b.org), cmp.Compare(a.bucket, b.bucket), compareIDs(a.project, b.project),
+		compareIDs(a.key, b.key), compareIDs(a.model, b.model))
+}
+
+// sums is what a rollup row gains.
+type sums struct {
+	requests, errors                int64
+	usage                           usage.Vector
+	charged, overrun, saved         money.Nano
+	ttftMS, ttftCount, decodeMillis int64
+}
+
+func (s *sums) add(e *entry) {
+	ev := &e.ev
+	s.requests++
+	if failed(ev) {
+		s.errors++
+	}
+	for c, n := range ev.Usage {
+		s.usage[c] += n
+	}
+	s.charged, s.overrun, s.saved = s.charged+e.charged, s.overrun+e.overrun, s.saved+e.saved
+	if ev.FirstTokenMS != 0 {
+		s.ttftMS += ev.FirstTokenMS - ev.StartedMS
+		s.ttftCount++
+		s.decodeMillis += ev.EndedMS - ev.FirstTokenMS
+	}
+}
+
+func (p *pass) addRollups(ctx context.Context) error {
+	if len(p.finals) == 0 {
+		return nil
+	}
+	cells := make(map[cell]*sums)
+	for _, e := range p.finals {
+		key := cell{e.ev.Org, time.UnixMilli(e.ev.StartedMS).Truncate(bucketSize).Unix(), e.ev.Project, e.ev.Key, e.ev.Model}
+		s := cells[key]
+		if s == nil {
+			s = &sums{}
+			cells[key] = s
+		}
+		s.add(e)
+	}
+	a := q.AddRollupsParams{}
+	for _, k := range slices.SortedFunc(maps.Keys(cells), compareCells) {
+		s := cells[k]
+		a.Orgs, a.Buckets = append(a.Orgs, k.org), append(a.Buckets, time.Unix(k.bucket, 0).UTC())
+		a.Projects, a.Keys, a.Models = append(a.Projects, k.project), append(a.Keys, k.key), append(a.Models, k.model)
+		a.Requests, a.Errors = append(a.Requests, s.requests), append(a.Errors, s.errors)
+		a.Input, a.Cached = append(a.Input, s.usage[usage.Input]), append(a.Cached, s.usage[usage.Cached])
+		a.CacheWrite, a.Output = append(a.CacheWrite, s.usage[usage.CacheWrite]), append(a.Output, s.usage[usage.Output])
+		a.Reasoning, a.Image = append(a.Reasoning, s.usage[usage.Reasoning]), append(a.Image, s.usage[usage.Image])
+		a.Audio, a.Charged = append(a.Audio, s.usage[usage.Audio]), append(a.Charged, int64(s.charged))
+		a.Overrun, a.Saved = append(a.Overrun, int64(s.overrun)), append(a.Saved, int64(s.saved))
+		a.TtftMsSum, a.TtftCount = append(a.TtftMsSum, s.ttftMS), append(a.TtftCount, s.ttftCount)
+		a.DecodeMsSum = append(a.DecodeMsSum, s.decodeMillis)
+	}
+	return p.q.AddRollups(ctx, a)
+}
+
+// streams keeps the newest news of running streams, and forgets those that ended.
+func (p *pass) streams(ctx context.Context) error {
+	if len(p.progress) > 0 {
+		a := q.UpsertProgressParams{}
+		for _, e := range p.progress {
+			a.Orgs, a.Days, a.Ids = append(a.Orgs, e.ev.Org), append(a.Days, e.day), append(a.Ids, e.ev.ID)
+			a.Epochs, a.Progress = append(a.Epochs, e.ev.Epoch), append(a.Progress, e.ev.Progress)
+			a.Events = append(a.Events, string(e.line))
+		}
+		if err := p.q.UpsertProgress(ctx, a); err != nil {
+			return err
+		}
+	}
+	if len(p.finals) == 0 {
+		return nil
+	}
+	a := q.DeleteProgressParams{Orgs: make([]ids.ID, 0, len(p.finals)), Ids: make([]ids.ID, 0, len(p.finals))}
+	for _, e := range p.finals {
+		a.Orgs, a.Ids = append(a.Orgs, e.ev.Org), append(a.Ids, e.ev.ID)
+	}
+	return p.q.DeleteProgress(ctx, a)
+}
