@@ -16,7 +16,7 @@ import (
 // budgets of payers that have no route yet.
 type question struct {
 	stale  bool
-	caps   map[scopeKey][]capRule // as known, when they are not stale
+	caps   map[scopeKey][]period.Kind // as known, when they are not stale
 	payers []Payer
 	pots   []ids.ID // whose caps are read again when stale
 	now    time.Time
@@ -24,16 +24,16 @@ type question struct {
 
 // lesson is the answer.
 type lesson struct {
-	caps    map[scopeKey][]capRule
+	caps    map[scopeKey][]period.Kind
 	budgets []found
 	pots    map[ids.ID]money.Nano // caps of the pots that were asked for
 	partial bool                  // a budget could not be made: its cap is gone
 }
 
 type found struct {
-	id   ids.ID
-	need need
-	cap  money.Nano
+	id            ids.ID
+	need          need
+	cap, headroom money.Nano
 }
 
 // errNoSuchOrg says that an organization has no row.
@@ -93,13 +93,14 @@ func (w *wallet) take(ask *question, answer *lesson) (fallen map[*pot]bool) {
 		w.caps = answer.caps
 		clear(w.routes)
 		for _, p := range w.pots {
-			if p.key.kind == kindCap && !slices.ContainsFunc(w.caps[scopeKey{p.key.scope, p.key.scopeID}], func(c capRule) bool { return c.period == p.key.period }) {
+			if p.key.kind == kindCap && !slices.Contains(w.caps[scopeKey{p.key.scope, p.key.scopeID}], p.key.period) {
 				fallen[p] = true
 			}
 		}
 		for id, capNano := range answer.pots {
 			p := w.pots[id]
 			fallen[p] = fallen[p] || capNano < p.cap
+			p.headroom += capNano - p.cap
 			p.cap, p.refusedUntil = capNano, time.Time{}
 		}
 		for _, x := range w.waiting { // there may be room now
@@ -107,7 +108,7 @@ func (w *wallet) take(ask *question, answer *lesson) (fallen map[*pot]bool) {
 		}
 	}
 	for _, b := range answer.budgets {
-		w.addPot(b.id, b.need, b.cap, ask.now)
+		w.addPot(b, ask.now)
 	}
 	w.stale = w.stale || answer.partial
 	return fallen
@@ -146,15 +147,15 @@ func (s store) ask(ctx context.Context, org ids.ID, ask *question) (answer *less
 	return answer, err
 }
 
-func readCaps(ctx context.Context, queries *q.Queries, org ids.ID) (map[scopeKey][]capRule, error) {
+func readCaps(ctx context.Context, queries *q.Queries, org ids.ID) (map[scopeKey][]period.Kind, error) {
 	rows, err := queries.Caps(ctx, org)
 	if err != nil {
 		return nil, err
 	}
-	caps := make(map[scopeKey][]capRule)
+	caps := make(map[scopeKey][]period.Kind)
 	for _, r := range rows {
 		k := scopeKey{Scope(r.Scope), r.ScopeID}
-		caps[k] = append(caps[k], capRule{period.Kind(r.Period), money.Nano(r.CapNano)})
+		caps[k] = append(caps[k], period.Kind(r.Period))
 	}
 	return caps, nil
 }
@@ -208,7 +209,7 @@ func find(ctx context.Context, queries *q.Queries, org ids.ID, wanted map[budget
 	for _, r := range rows {
 		k := budgetKey{r.Kind, Scope(r.Scope), r.ScopeID, period.Kind(r.Period), r.PeriodStart.Unix()}
 		if n, ok := wanted[k]; ok {
-			list = append(list, found{r.ID, n, money.Nano(r.CapNano)})
+			list = append(list, found{r.ID, n, money.Nano(r.CapNano), money.Nano(r.HeadroomNano)})
 			have[k] = true
 		}
 	}

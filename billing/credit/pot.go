@@ -45,13 +45,14 @@ type pot struct {
 	known              bool       // charged is complete: this memory has seen the row from its beginning
 	unsure             bool       // a commit was not answered: the row may differ and must be read under its lock
 
-	headroom, others money.Nano // at the last look: what the budget had left, and what other epochs have of it
+	headroom, others money.Nano // at the last look: what the budget had left, and what other epochs had of it
 	refusedAbove     money.Nano // a refusal just proved that no more than this can be had anywhere
 	refusedUntil     time.Time  // until when that is believed
 	stretching       bool       // an extension waits for this pot: new admissions stand back
 
 	lastUse time.Time
-	raised  time.Time
+	raised  time.Time  // when it was last raised
+	raise   money.Nano // by how much
 	peak    money.Nano // highest sum of open holds lately
 	rate    money.Nano // charged per second, smoothed
 	window  money.Nano // charged since windowStart
@@ -116,4 +117,15 @@ func (p *pot) roll(now time.Time) {
 // of what is held at once.
 func (p *pot) spare(horizon time.Duration) money.Nano {
 	return max(min(p.rate, maxAmount)*money.Nano(horizon/time.Second), p.peak/2)
+}
+
+// ahead is by how much more than is lacking the pot should be raised. Until its rate is known, raises that follow each
+// other quickly double.
+func (p *pot) ahead(now time.Time, horizon time.Duration) money.Nano {
+	p.roll(now)
+	ahead := p.spare(horizon)
+	if now.Sub(p.raised) < demandWindow {
+		ahead = max(ahead, 2*p.raise)
+	}
+	return min(ahead, maxRaised)
 }

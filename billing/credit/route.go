@@ -18,12 +18,6 @@ type Payer struct {
 	TimeZone          string // IANA name: the organization's periods are computed in it
 }
 
-// cap is a rule as the wallet knows it.
-type capRule struct {
-	period period.Kind
-	amount money.Nano
-}
-
 type scopeKey struct {
 	scope Scope
 	id    ids.ID
@@ -68,11 +62,10 @@ func (r *route) stretching() bool {
 type need struct {
 	key  budgetKey
 	span period.Span
-	cap  money.Nano
 }
 
 // needs lists the budgets of a payer at a moment: the balance and every cap on its key, project and organization.
-func needs(p *Payer, caps map[scopeKey][]capRule, now time.Time) ([]need, error) {
+func needs(p *Payer, caps map[scopeKey][]period.Kind, now time.Time) ([]need, error) {
 	zone, err := period.Zone(p.TimeZone)
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "Something is wrong with the organization's time zone.")
@@ -80,9 +73,9 @@ func needs(p *Payer, caps map[scopeKey][]capRule, now time.Time) ([]need, error)
 	total := period.At(period.Total, zone, now)
 	list := []need{{key: budgetKey{kindBalance, OrgScope, p.Org, period.Total, total.Start.Unix()}, span: total}}
 	for _, scope := range []scopeKey{{OrgScope, p.Org}, {ProjectScope, p.Project}, {KeyScope, p.Key}} {
-		for _, c := range caps[scope] {
-			span := period.At(c.period, zone, now)
-			list = append(list, need{key: budgetKey{kindCap, scope.scope, scope.id, c.period, span.Start.Unix()}, span: span, cap: c.amount})
+		for _, kind := range caps[scope] {
+			span := period.At(kind, zone, now)
+			list = append(list, need{key: budgetKey{kindCap, scope.scope, scope.id, kind, span.Start.Unix()}, span: span})
 		}
 	}
 	return list, nil
@@ -123,13 +116,13 @@ func (w *wallet) route(p *Payer, now time.Time) (*route, error) {
 }
 
 // addPot remembers a budget that the database has.
-func (w *wallet) addPot(budget ids.ID, n need, capNano money.Nano, now time.Time) {
-	if p := w.byKey[n.key]; p != nil {
-		p.cap = capNano
+func (w *wallet) addPot(b found, now time.Time) {
+	if p := w.byKey[b.need.key]; p != nil {
+		p.cap = b.cap
 		return
 	}
-	p := &pot{budget: budget, key: n.key, span: n.span, cap: capNano, lastUse: now, began: now}
-	w.pots[budget], w.byKey[n.key] = p, p
+	p := &pot{budget: b.id, key: b.need.key, span: b.need.span, cap: b.cap, headroom: b.headroom, lastUse: now, began: now}
+	w.pots[b.id], w.byKey[b.need.key] = p, p
 }
 
 // refusal says in words which budget does not suffice and when it begins anew.

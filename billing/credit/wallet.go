@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"millrace/billing/period"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/money"
@@ -16,8 +17,8 @@ type wallet struct {
 	epoch *epoch
 	mu    *sync.Mutex // its shard's; it guards everything below but turn
 
-	caps    map[scopeKey][]capRule // nil until read
-	stale   bool                   // caps must be read (again)
+	caps    map[scopeKey][]period.Kind // which scopes are capped, and by what; nil until read
+	stale   bool                       // caps must be read (again)
 	pots    map[ids.ID]*pot
 	byKey   map[budgetKey]*pot
 	routes  map[ids.ID]*route // by key

@@ -113,9 +113,6 @@ type want struct {
 // delta fits the raise to what the budget has left: the line's lack first, and for the time ahead only a part of the rest.
 func (k *want) delta() money.Nano {
 	left := max(0, k.pot.headroom)
-	if !k.looked && !k.pot.known {
-		return k.line + k.ahead // nothing is known yet
-	}
 	d := min(k.line, left) + min(k.ahead, max(0, left-k.line)/nearCap)
 	if !k.looked {
 		d = max(d, k.exact) // an old look decides nothing
@@ -152,8 +149,7 @@ func (w *wallet) wants(now time.Time, horizon time.Duration) []*want {
 	}
 	var list []*want
 	for p, k := range byPot {
-		p.roll(now)
-		k.ahead = max(p.spare(horizon), k.line/2)
+		k.ahead = max(p.ahead(now, horizon), k.line/2)
 		if k.line = min(max(0, k.line-p.free()), maxRaised); k.line > 0 {
 			list = append(list, k)
 		}
@@ -203,7 +199,9 @@ func (a *Allotments) outcome(w *wallet, line []*want, raises []raise, raised boo
 		if raised && !p.adopt(r.row.allotted, r.row.returned, r.delta) {
 			return nil, false, errEpochOver
 		}
-		p.raised = now
+		if raised {
+			p.raised, p.raise = now, r.delta
+		}
 	}
 	if raised {
 		a.stats.raises.Add(1)

@@ -261,7 +261,7 @@ func (q *Queries) EnsureCapBudgets(ctx context.Context, arg EnsureCapBudgetsPara
 }
 
 const findBudgets = `-- name: FindBudgets :many
-SELECT id, kind, scope, scope_id, period, period_start, cap_nano FROM budgets
+SELECT id, kind, scope, scope_id, period, period_start, cap_nano, (cap_nano - settled_nano - outstanding_nano)::bigint AS headroom_nano FROM budgets
 WHERE org_id = $1 AND scope_id = ANY($2::uuid[]) AND period_start = ANY($3::timestamptz[])
 `
 
@@ -272,13 +272,14 @@ type FindBudgetsParams struct {
 }
 
 type FindBudgetsRow struct {
-	ID          ids.ID
-	Kind        string
-	Scope       string
-	ScopeID     ids.ID
-	Period      string
-	PeriodStart time.Time
-	CapNano     int64
+	ID           ids.ID
+	Kind         string
+	Scope        string
+	ScopeID      ids.ID
+	Period       string
+	PeriodStart  time.Time
+	CapNano      int64
+	HeadroomNano int64
 }
 
 // ---- budgets -----------------------------------------------------------------------------------------------------
@@ -300,6 +301,7 @@ func (q *Queries) FindBudgets(ctx context.Context, arg FindBudgetsParams) ([]Fin
 			&i.Period,
 			&i.PeriodStart,
 			&i.CapNano,
+			&i.HeadroomNano,
 		); err != nil {
 			return nil, err
 		}

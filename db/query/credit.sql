@@ -90,7 +90,7 @@ WHERE b.org_id = a.org_id AND b.id = a.id;
 -- ---- budgets -----------------------------------------------------------------------------------------------------
 -- name: FindBudgets :many
 -- The budgets of these scopes in these periods; the caller picks by the whole key.
-SELECT id, kind, scope, scope_id, period, period_start, cap_nano FROM budgets
+SELECT id, kind, scope, scope_id, period, period_start, cap_nano, (cap_nano - settled_nano - outstanding_nano)::bigint AS headroom_nano FROM budgets
 WHERE org_id = $1 AND scope_id = ANY(sqlc.arg(scope_ids)::uuid[]) AND period_start = ANY(sqlc.arg(starts)::timestamptz[]);
 
 -- name: BudgetCaps :many
