@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"millrace/serving/engine/scan"
 )
@@ -19,6 +20,7 @@ func (a *answering) stream(w http.ResponseWriter, r *http.Request) error {
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-cache")
 	a.startChunks()
+	defer a.endChunks()
 	write := func(text string) error {
 		a.buf = append(a.buf, text...)
 		_, err := w.Write(a.buf)
@@ -53,7 +55,8 @@ func (a *answering) stream(w http.ResponseWriter, r *http.Request) error {
 			if !whole {
 				return errCut // the engine is stopping
 			}
-			return write(a.ending())
+			a.end()
+			return write("")
 		}
 	}
 }
@@ -70,7 +73,15 @@ func (a *answering) startChunks() {
 	b = append(b, `,"model":`...)
 	b = append(b, scan.Quote(nil, a.q.model)...)
 	a.head = append(b, `,"system_fingerprint":"`+fingerprint+`","choices":[`...)
-	a.buf = make([]byte, 0, 4096)
+	a.buf = *chunkSpace.Get().(*[]byte)
+}
+
+// chunkSpace holds buffers of chunks between answers.
+var chunkSpace = sync.Pool{New: func() any { return new([]byte) }}
+
+func (a *answering) endChunks() {
+	space := a.buf[:0]
+	chunkSpace.Put(&space)
 }
 
 // fill appends chunks for the tokens that have been generated. It stops at the next fault and when enough is gathered;
@@ -192,15 +203,14 @@ func (a *answering) callID(i int, g *segment) string {
 	return "chatcmpl-tool-" + a.q.id + "-" + strconv.Itoa(i) + "-" + strconv.Itoa(g.call)
 }
 
-// ending is what follows the last token: usage when it was asked for, and the end mark.
-func (a *answering) ending() string {
-	if !a.q.lastUsage || a.faults.NoUsage {
-		return "data: [DONE]\n\n"
+// end appends what follows the last token: usage when it was asked for, and the end mark.
+func (a *answering) end() {
+	if a.q.lastUsage && !a.faults.NoUsage {
+		a.buf = append(append(a.buf, a.head...), `],"usage":`...)
+		a.buf = a.appendUsage(a.buf)
+		a.buf = append(a.buf, "}\n\n"...)
 	}
-	b := append([]byte{}, a.head...)
-	b = append(b, `],"usage":`...)
-	b = a.appendUsage(b)
-	return string(b) + "}\n\ndata: [DONE]\n\n"
+	a.buf = append(a.buf, "data: [DONE]\n\n"...)
 }
 
 // transferParams is what a prefill engine hands to the decode engine, as vLLM's NIXL connector (pull) does.
