@@ -9,12 +9,12 @@ import "time"
 // where new is the prefill tokens of the step, pairs how many earlier tokens they attend to, batch the decoding
 // sequences and context the tokens in their caches.
 type Cost struct {
-	A0 float64 `help:"Fixed time of a step with prefill, in nanoseconds." default:"2000000"`
-	A1 float64 `help:"Time per prefill token, in nanoseconds." default:"10000"`
-	A2 float64 `help:"Time per pair of prefill token and earlier token, in nanoseconds." default:"0.02"`
-	B0 float64 `help:"Fixed time of a decode step, in nanoseconds." default:"4500000"`
-	B1 float64 `help:"Time per decoding sequence, in nanoseconds." default:"20000"`
-	B2 float64 `help:"Time per token of context of the decoding sequences, in nanoseconds." default:"2"`
+	A0 float64 `name:"a0" help:"Fixed time of a step with prefill, in nanoseconds." default:"2000000"`
+	A1 float64 `name:"a1" help:"Time per prefill token, in nanoseconds." default:"10000"`
+	A2 float64 `name:"a2" help:"Time per pair of prefill token and earlier token, in nanoseconds." default:"0.02"`
+	B0 float64 `name:"b0" help:"Fixed time of a decode step, in nanoseconds." default:"4500000"`
+	B1 float64 `name:"b1" help:"Time per decoding sequence, in nanoseconds." default:"20000"`
+	B2 float64 `name:"b2" help:"Time per token of context of the decoding sequences, in nanoseconds." default:"2"`
 }
 
 // DefaultCost feels like a small model on a fast GPU: a first token after a few milliseconds, 200 tokens/s per stream.
