@@ -58,17 +58,18 @@ var (
 // stream relays the engine's answer. ended means that the request was ended here; then an error is one for the caller to
 // say, since nothing was written. Otherwise the error is the attempt's, and another may follow.
 func (r *relay) stream() (ended bool, err error) {
-	if err = r.pump(); err == nil && !r.answer.Complete() {
-		err = errNoAnswer
-	}
+	err = r.pump()
 	switch {
 	case r.ctx.Err() != nil, errors.Is(err, errClientLeft):
 		return true, r.clientLeft()
-	case err == nil:
-		return true, r.complete(usage.Complete)
 	case errors.Is(err, errCap):
 		return true, r.capReached()
-	case !r.begun():
+	case r.answer.Complete(): // if the engine broke off after that, nobody misses anything
+		return true, r.complete(usage.Complete)
+	case err == nil:
+		err = errNoAnswer
+	}
+	if !r.begun() {
 		return false, err
 	}
 	return true, r.broken(err)

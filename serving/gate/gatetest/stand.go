@@ -72,11 +72,6 @@ func New(t testing.TB, o Options, engines ...*Engine) *Stand {
 	s.Models = Models{ModelName: s.Model}
 	s.Gate = gate.New(gate.Options{Clock: clock.System, Models: s.Models, Router: s.Router, Limits: limits.New(clock.System), Prices: s.Prices,
 		Budgets: s.Budgets, Log: s.Log, Salts: Salts{}, Times: o.Times})
-	if !o.Direct {
-		server := httptest.NewServer(s)
-		t.Cleanup(server.Close)
-		s.URL = server.URL
-	}
 	t.Cleanup(func() {
 		s.Budgets.Check(t)
 		if n := s.Router.Stats().Bookings; n != 0 {
@@ -86,6 +81,11 @@ func New(t testing.TB, o Options, engines ...*Engine) *Stand {
 			t.Errorf("%d requests run", n)
 		}
 	})
+	if !o.Direct {
+		server := httptest.NewServer(s)
+		t.Cleanup(server.Close)
+		s.URL = server.URL
+	}
 	return s
 }
 
