@@ -99,6 +99,16 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	return run(ctx, dir, bins, login, c)
 }
 
+// Clear ends whatever an earlier program left running on dir, so that the folder can be removed. The caller holds the lock
+// that proves that program dead.
+func Clear(ctx context.Context, dir string) error {
+	f, err := openFolder(dir)
+	if err != nil {
+		return err
+	}
+	return f.clearLeftovers(ctx)
+}
+
 // run starts the postmaster, on another port when somebody was quicker to take the one that was free.
 func run(ctx context.Context, dir folder, bins binaries, l login, c Config) (*Server, error) {
 	c.Progress(0, 0, "starting PostgreSQL "+bins.version)
