@@ -57,7 +57,8 @@ func NewRaw(cfg RawConfig) (*Raw, error) {
 	var text []byte
 	for n := 0; n <= cfg.Tokens; n++ {
 		usage := fmt.Sprintf(`"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":{"cached_tokens":0}}`, rawPrompt, rawPrompt+n, n)
-		last := fmt.Sprintf("data: {%s.chunk\",\"created\":1700000000,\"model\":\"raw\",\"system_fingerprint\":\"simulated\",\"choices\":[],%s}\n\ndata: [DONE]\n\n", rawID, usage)
+		last := fmt.Sprintf("data: {%s.chunk\",\"created\":1700000000,\"model\":\"raw\",\"choices\":[{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"length\"}]}\n\n", rawID) +
+			fmt.Sprintf("data: {%s.chunk\",\"created\":1700000000,\"model\":\"raw\",\"system_fingerprint\":\"simulated\",\"choices\":[],%s}\n\ndata: [DONE]\n\n", rawID, usage)
 		s.ends = append(s.ends, append(frame(last), "0\r\n\r\n"...))
 		body := fmt.Sprintf(`{%s","created":1700000000,"model":"raw","choices":[{"index":0,"message":{"role":"assistant","content":"%s"},"logprobs":null,"finish_reason":"length"}],"system_fingerprint":"simulated",%s}`, rawID, text, usage)
 		s.whole = append(s.whole, whole("application/json", body))

@@ -39,11 +39,11 @@ func TestRawAnswersLikeAnEngine(t *testing.T) {
 		}
 		s := &server{t: t, url: startRaw(t, sim.RawConfig{Burst: burst}), drv: d}
 		full := s.stream(chatPath, ask("x", `,"stream":true,"stream_options":{"include_usage":true}}`))
-		if len(full.chunks) != 101 || full.last.Vector[usage.Output] != 100 || full.lines[len(full.lines)-1] != "data: [DONE]" || full.broken != nil {
+		if len(full.chunks) != 102 || full.last.Vector[usage.Output] != 100 || full.lines[len(full.lines)-1] != "data: [DONE]" || full.broken != nil {
 			t.Errorf("%d chunks, %v, %v", len(full.chunks), full.last.Vector, full.broken)
 		}
 		few := s.stream(chatPath, ask("x", `,"max_tokens":3`+withUsage))
-		if len(few.chunks) != 4 || few.last.Vector[usage.Output] != 3 || few.chunks[0].Usage == nil || !strings.HasPrefix(full.content[0], few.content[0]) {
+		if len(few.chunks) != 5 || few.last.Vector[usage.Output] != 3 || few.chunks[0].Usage == nil || !strings.HasPrefix(full.content[0], few.content[0]) {
 			t.Errorf("%v", few.lines)
 		}
 		status, whole := s.post(chatPath, ask("x", `,"max_tokens": 3}`))
