@@ -61,6 +61,9 @@ func Run(ctx context.Context, cfg Config) error {
 	defer folder.Close()
 	a := &agent{cfg: cfg, folder: folder, log: cfg.Log, board: facts.NewBoard()}
 	if err := a.identify(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop before its hub was there
+		}
 		return err
 	}
 	if a.journal, err = journal.Open(folder.Path("journal"), cfg.Clock, cfg.Log); err != nil {

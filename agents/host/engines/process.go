@@ -131,7 +131,7 @@ func (p *process) how() string {
 		return "exited with status 0"
 	case errors.As(p.err, &exit):
 		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-			return "killed by " + ws.Signal().String()
+			return "was ended by the signal: " + ws.Signal().String()
 		}
 		return "exited with status " + fmt.Sprint(exit.ExitCode())
 	}
