@@ -282,7 +282,7 @@ func TestTheNameOfATokenMayHoldAnything(t *testing.T) {
 }
 
 // brokenSystem fails in ways that no caller must see.
-type brokenSystem struct{ fakeSystem }
+type brokenSystem struct{}
 
 func (brokenSystem) Status(context.Context) (StatusInfo, error) { panic("at /home/secret/path") }
 func (brokenSystem) Reconcile(context.Context, tenants.Actor) (ReconcileInfo, error) {

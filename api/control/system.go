@@ -59,5 +59,5 @@ type Reconciliation struct {
 
 func (a *api) reconcile(c *call) (Reconciliation, error) {
 	r, err := a.System.Reconcile(c, c.actor)
-	return Reconciliation{At: r.At, Watermark: r.Watermark, Unexplained: r.Unexplained, Report: r.Report}, err
+	return Reconciliation(r), err
 }
