@@ -13,10 +13,8 @@ import (
 	"millrace/billing/credit"
 	"millrace/billing/price"
 	"millrace/billing/usagelog"
-	"millrace/db/bus"
 	"millrace/internal/ids"
 	"millrace/internal/money"
-	"millrace/serving/catalogue"
 	"millrace/serving/gate"
 	"millrace/serving/route"
 	"millrace/tenants/keys"
@@ -26,7 +24,6 @@ import (
 // gateway is the inference surface and everything it keeps in memory.
 type gateway struct {
 	gate    *gate.Gate
-	router  *route.Router
 	log     *usagelog.Log
 	purse   *credit.Allotments
 	handler http.Handler
@@ -45,7 +42,7 @@ func (b budgets) Hold(ctx context.Context, p gate.Payer, amount money.Nano) (gat
 
 // openGateway begins a gateway epoch. Ending goes the other way: no new requests, running ones finish, the log is
 // flushed, the money goes back with a goodbye.
-func (s *Server) openGateway(ctx context.Context, cat *catalogue.Catalogue, router *route.Router) (*gateway, error) {
+func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 	c := s.cfg
 	log, err := usagelog.Open(ctx, usagelog.Config{Bus: c.Bus, Clock: c.Clock, DiskFree: c.DiskFree})
 	if err != nil {
@@ -72,19 +69,19 @@ func (s *Server) openGateway(ctx context.Context, cat *catalogue.Catalogue, rout
 	}
 	s.life.onEnd("price book", func(context.Context) error { prices.Close(); return nil })
 	auth := keys.NewAuthenticator(keys.NewStore(c.DB), c.Master, c.Clock, purse.Valid)
-	stop, err := c.Bus.Subscribe(bus.NoticeKey, func(_ string, data []byte) { auth.Invalidate(data) })
+	stop, err := auth.Follow(c.Bus)
 	if err != nil {
 		return nil, err
 	}
 	s.life.onEnd("key notices", func(context.Context) error { stop(); return nil })
 	s.life.run("key authentication", auth.Run)
-	g := gate.New(gate.Options{Clock: c.Clock, Models: cat, Router: router, Limits: limits.New(c.Clock), Prices: prices, Budgets: budgets{purse},
+	g := gate.New(gate.Options{Clock: c.Clock, Models: s.Catalogue, Router: s.Router, Limits: limits.New(c.Clock), Prices: prices, Budgets: budgets{purse},
 		Log: log, Salts: c.Master})
 	s.life.onEnd("running requests", g.Drain)
 	e := echo.New()
 	e.IPExtractor = echo.ExtractIPDirect()
-	(&openai.API{Gate: g, Auth: auth, Models: cat, Clock: c.Clock}).Register(e)
-	return &gateway{gate: g, router: router, log: log, purse: purse, handler: e}, nil
+	(&openai.API{Gate: g, Auth: auth, Models: s.Catalogue, Clock: c.Clock}).Register(e)
+	return &gateway{gate: g, log: log, purse: purse, handler: e}, nil
 }
 
 // openRouter follows the fleet on a connection of its own.
@@ -98,21 +95,12 @@ func (s *Server) openRouter() (*route.Router, error) {
 	return router, nil
 }
 
-func (s *Server) openCatalogue(ctx context.Context, router *route.Router) (*catalogue.Catalogue, error) {
-	cat := catalogue.New(catalogue.Options{DB: s.cfg.DB, Bus: s.cfg.Bus, Sealer: s.cfg.Master, Clock: s.cfg.Clock, DialHost: s.dialHost, Gone: router.Forget})
-	if err := cat.Load(ctx); err != nil {
-		return nil, err
+// linked reaches a host through its own link, when this process has the hub that it is linked to.
+func (s *Server) linked(host ids.ID) (net.Conn, error) {
+	if s.Hub == nil {
+		return nil, fmt.Errorf("host %s can be reached through its hub only, and this process plays no hub", host)
 	}
-	s.life.run("catalogue", cat.Run)
-	return cat, nil
-}
-
-// dialHost connects to a host's agent. Through TLS, only that host's certificate is accepted.
-func (s *Server) dialHost(ctx context.Context, host ids.ID, address string, secure bool) (net.Conn, error) {
-	if !secure {
-		return nil, fmt.Errorf("host %s has no secure address", host)
-	}
-	return s.hosts.dial(ctx, host, address)
+	return s.Hub.DialLink(host)
 }
 
 func processName() string {

@@ -1,0 +1,214 @@
+package assembly
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"millrace/agents/dial"
+	"millrace/agents/hub"
+	"millrace/billing/credit"
+	"millrace/billing/price"
+	"millrace/billing/rate"
+	"millrace/billing/report"
+	"millrace/db"
+	"millrace/db/q"
+	"millrace/internal/ids"
+	"millrace/serving/catalogue"
+	"millrace/serving/route"
+	"millrace/tenants"
+	"millrace/tenants/keys"
+)
+
+// Server is a running process of Millrace. Its domain services are open to the wiring around it (up's demo data).
+type Server struct {
+	cfg     Config
+	life    *life
+	metrics *prometheus.Registry
+
+	Tenants   *tenants.Service
+	Keys      *keys.Service
+	Credit    *credit.Desk
+	Prices    *price.Service
+	Report    *report.Service
+	Catalogue *catalogue.Catalogue
+	Router    *route.Router
+	Hub       *hub.Hub // nil without the hub role
+
+	gateway *gateway
+	public  *listener
+	agents  *listener
+	private *listener
+}
+
+// Start brings the schema up to date and starts the roles. When it fails, everything that was started has ended.
+func Start(ctx context.Context, c Config) (*Server, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: c, life: newLife(), metrics: prometheus.NewRegistry()}
+	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := s.start(ctx); err != nil {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), failedStartTimeout)
+		defer cancel()
+		return nil, errors.Join(err, s.life.end(ending))
+	}
+	return s, nil
+}
+
+const failedStartTimeout = 10 * time.Second
+
+func (s *Server) start(ctx context.Context) error {
+	c := s.cfg
+	if err := c.DB.Migrate(ctx); err != nil {
+		return err
+	}
+	if err := s.claim(ctx); err != nil {
+		return err
+	}
+	s.Tenants = tenants.New(c.DB, c.Master, c.Clock, c.Bus, func(token string) string { return c.PublicURL + "/login/link?t=" + token })
+	s.Keys = keys.New(c.DB, c.Master, c.Clock, c.Bus)
+	s.Credit = credit.NewDesk(c.DB, c.Clock, c.Bus)
+	s.Prices = price.New(c.DB, c.Clock, c.Bus)
+	s.Report = report.New(c.DB)
+	var err error
+	if s.Router, err = s.openRouter(); err != nil {
+		return err
+	}
+	hosts := dial.New(c.CA.Trust(), c.CA.GatewaySource(processName()), s.linked)
+	s.Catalogue = catalogue.New(catalogue.Options{DB: c.DB, Bus: c.Bus, Sealer: c.Master, Clock: c.Clock, DialHost: hosts.Dial, Gone: s.Router.Forget})
+	if err := s.Catalogue.Load(ctx); err != nil {
+		return err
+	}
+	s.life.run("catalogue", s.Catalogue.Run)
+	if c.Roles.Worker {
+		if err := s.startWorker(); err != nil {
+			return err
+		}
+	}
+	if c.Roles.Hub {
+		s.startHub()
+	}
+	if c.Roles.Gateway {
+		if s.gateway, err = s.openGateway(ctx); err != nil {
+			return err
+		}
+	}
+	return s.listen()
+}
+
+// claim makes the database this installation's, or refuses: a process with another master key or CA would lock out every
+// key and every host.
+func (s *Server) claim(ctx context.Context) error {
+	mine := q.InstallationClaimParams{ID: ids.New(), KeyFingerprint: s.cfg.Master.Fingerprint(), CaFingerprint: s.cfg.CA.Fingerprint()}
+	return s.cfg.DB.InTx(ctx, db.System(), func(tx pgx.Tx) error {
+		if err := q.New(tx).InstallationClaim(ctx, mine); err != nil {
+			return err
+		}
+		has, err := q.New(tx).Installation(ctx)
+		switch {
+		case err != nil:
+			return err
+		case has.KeyFingerprint != mine.KeyFingerprint:
+			return errors.New("this database belongs to another master key: no API key or session in it would work. Start with the key it was made with")
+		case has.CaFingerprint != mine.CaFingerprint:
+			return errors.New("this database belongs to another CA: no host would be trusted. Start with the CA it was made with")
+		}
+		return nil
+	})
+}
+
+func (s *Server) startWorker() error {
+	rater, err := rate.New(rate.Config{DB: s.cfg.DB, Bus: s.cfg.Bus, Clock: s.cfg.Clock, Metrics: s.metrics})
+	if err != nil {
+		return err
+	}
+	s.life.run("rater", func(ctx context.Context) error { rater.Run(ctx); return nil })
+	return nil
+}
+
+func (s *Server) startHub() {
+	s.Hub = hub.New(hub.Config{DB: s.cfg.DB, Bus: s.cfg.Facts, CA: s.cfg.CA, Clock: s.cfg.Clock, Attached: s.attached})
+	s.life.run("hub", s.Hub.Run)
+}
+
+// attached lists the units that have no agent to tell how they are.
+func (s *Server) attached() (out []*catalogue.Unit) {
+	for _, m := range s.Catalogue.Models() {
+		for _, u := range m.Units {
+			if u.Attached {
+				out = append(out, u)
+			}
+		}
+	}
+	return out
+}
+
+// listen opens the surfaces last: nothing is served before everything behind it works.
+func (s *Server) listen() error {
+	c := s.cfg
+	if c.Metrics != nil {
+		s.private = serve(s.life.ctx, "metrics", c.Metrics, internalPages(s.metrics, s.healthy), s.life.fail)
+		s.life.onEnd("metrics listener", func(ctx context.Context) error { s.private.drain(ctx); return nil })
+	}
+	if c.Roles.Hub {
+		s.agents = serve(s.life.ctx, "agents", tls.NewListener(c.Agents, c.CA.Trust().HubServer(c.CA.HubSource(c.HubNames...))), s.Hub.Handler(), s.life.fail)
+		s.life.onEnd("agents' listener", func(ctx context.Context) error { return s.agents.srv.Close() })
+	}
+	if c.Public == nil {
+		return nil
+	}
+	control, pages, err := s.surfaces()
+	if err != nil {
+		return err
+	}
+	if s.gateway != nil {
+		s.public = serve(s.life.ctx, "public", c.Public, split(s.gateway.handler, control, pages), s.life.fail)
+	} else {
+		s.public = serve(s.life.ctx, "public", c.Public, split(nil, control, pages), s.life.fail)
+	}
+	s.life.onEnd("public listener", func(ctx context.Context) error { s.public.drain(ctx); return nil })
+	return nil
+}
+
+// healthy says why this process should get no traffic; nil = it may.
+func (s *Server) healthy() error {
+	if s.gateway == nil {
+		return nil
+	}
+	if !s.gateway.purse.Valid() {
+		return errors.New("the gateway's epoch is not valid: the database cannot be reached")
+	}
+	return s.gateway.log.Ready()
+}
+
+// Failed delivers the first failure of something that must not end.
+func (s *Server) Failed() <-chan error { return s.life.failed }
+
+// Stop ends in order: no new requests, running ones finish until ctx ends, log, money, workers.
+func (s *Server) Stop(ctx context.Context) error {
+	if err := s.life.end(ctx); err != nil {
+		return fmt.Errorf("stopping: %w", err)
+	}
+	return nil
+}
+
+// PublicURL is the address of console, control API and inference, as people reach it.
+func (s *Server) PublicURL() string { return s.cfg.PublicURL }
+
+// HubURL is the address that agents dial.
+func (s *Server) HubURL() string { return s.cfg.HubURL }
+
+// MetricsURL is the address of this process's metrics; "" without a listener.
+func (s *Server) MetricsURL() string {
+	if s.cfg.Metrics == nil {
+		return ""
+	}
+	return "http://" + s.cfg.Metrics.Addr().String() + "/metrics"
+}

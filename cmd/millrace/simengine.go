@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+
+	"millrace/serving/engine/sim"
+)
+
+// simEngineCmd runs the simulated engine: an OpenAI-compatible server with real batching, caching and metrics, and
+// made-up text.
+type simEngineCmd struct {
+	sim.Config
+}
+
+func (c *simEngineCmd) Run(ctx context.Context) error {
+	e, err := sim.New(c.Config)
+	if err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Port)))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "simulated engine: model %s on http://%s\n", c.Model, ln.Addr())
+	return e.Serve(ctx, ln)
+}
+
+// rawUpstreamCmd answers fixed bytes as cheaply as possible: the upstream of the gateway bench.
+type rawUpstreamCmd struct {
+	Listen string `help:"Loopback address." default:"127.0.0.1:0"`
+	sim.RawConfig
+}
+
+func (c *rawUpstreamCmd) Run(ctx context.Context) error {
+	raw, err := sim.NewRaw(c.RawConfig)
+	if err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "raw upstream on http://%s\n", ln.Addr())
+	return raw.Serve(ctx, ln)
+}
