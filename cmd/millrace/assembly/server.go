@@ -100,6 +100,7 @@ func (s *Server) start(ctx context.Context) error {
 			return err
 		}
 	}
+	s.metrics.MustRegister(gauges{s})
 	return s.listen()
 }
 
