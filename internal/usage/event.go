@@ -9,7 +9,7 @@ import (
 	"millrace/internal/money"
 )
 
-// Ending says how a request ended; it decides what is paid (docs/billing-policy.md).
+// Ending says how a request ended; it decides what is paid (docs/money-path.md).
 type Ending string
 
 // The endings.
