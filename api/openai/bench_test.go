@@ -5,10 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"runtime"
 	"strings"
@@ -60,9 +57,8 @@ func BenchmarkRelay(b *testing.B) {
 		s := gatetest.New(b, gatetest.Options{Direct: true}, &gatetest.Engine{URL: target})
 		e := echo.New()
 		(&openai.API{Gate: s.Gate, Auth: keyring{s.Caller}, Models: s.Models, Clock: clock.System}).Register(e)
-		server := httptest.NewServer(e)
-		defer server.Close()
-		b.Run(kind.name+"/gate", func(b *testing.B) { load(b, server.URL, body) })
+		url := gatetest.Serve(b, e)
+		b.Run(kind.name+"/gate", func(b *testing.B) { load(b, url, body) })
 	}
 }
 
@@ -167,6 +163,3 @@ func readAnswer(r *bufio.Reader) error {
 		}
 	}
 }
-
-var _ = io.Discard
-var _ http.Handler = (*echo.Echo)(nil)

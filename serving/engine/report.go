@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 
 	"millrace/internal/usage"
 	"millrace/serving/engine/scan"
@@ -12,22 +14,6 @@ import (
 
 // ErrNoUsage says that a chunk has the usage mark but no usage object at its top level.
 var ErrNoUsage = errors.New("engine: the chunk carries no usage")
-
-// openAIUsage is the usage object of OpenAI's dialect, with the fields that engines add.
-type openAIUsage struct {
-	Prompt     *int64 `json:"prompt_tokens"`
-	Completion *int64 `json:"completion_tokens"`
-	Details    *struct {
-		Cached     *int64 `json:"cached_tokens"`
-		CacheWrite int64  `json:"cache_write_tokens"`
-		Image      int64  `json:"image_tokens"`
-		Multimodal int64  `json:"multimodal_tokens"`
-		Audio      int64  `json:"audio_tokens"`
-	} `json:"prompt_tokens_details"`
-	Generated *struct {
-		Reasoning int64 `json:"reasoning_tokens"`
-	} `json:"completion_tokens_details"`
-}
 
 // timings is llama.cpp's count, on every chunk when timings_per_token is set.
 type timings struct {
@@ -69,28 +55,76 @@ func usageFields(chunk []byte) (openai, llama []byte) {
 	return openai, llama
 }
 
+// none marks a count that the engine did not give.
+const none = math.MinInt64
+
+// openAIReport reads the usage object of OpenAI's dialect, with the members that engines add. It runs for every request
+// and every progress event, so it scans: decoding costs ten times as much.
 func openAIReport(raw []byte) (Report, error) {
-	var u openAIUsage
-	if err := json.Unmarshal(raw, &u); err != nil {
-		return Report{}, fmt.Errorf("engine: usage that is no usage: %w", err)
+	if !json.Valid(raw) {
+		return Report{}, errors.New("engine: usage that is no usage")
 	}
-	if u.Prompt == nil || u.Completion == nil {
+	n := counts{prompt: none, completion: none, cached: none}
+	var image, multimodal int64
+	err := readCounts(raw, wanted{"prompt_tokens", &n.prompt}, wanted{"completion_tokens", &n.completion})
+	if details := member(raw, "prompt_tokens_details"); err == nil && details != nil {
+		err = readCounts(details, wanted{"cached_tokens", &n.cached}, wanted{"cache_write_tokens", &n.cacheWrite}, wanted{"image_tokens", &image},
+			wanted{"multimodal_tokens", &multimodal}, wanted{"audio_tokens", &n.audio})
+	}
+	if details := member(raw, "completion_tokens_details"); err == nil && details != nil {
+		err = readCounts(details, wanted{"reasoning_tokens", &n.reasoning})
+	}
+	switch {
+	case err != nil:
+		return Report{}, err
+	case n.prompt == none || n.completion == none:
 		return Report{}, errors.New("engine: usage without prompt_tokens or completion_tokens")
+	case min(image, multimodal) < 0:
+		return Report{}, errors.New("engine: negative image tokens")
 	}
-	n := counts{prompt: *u.Prompt, completion: *u.Completion}
-	if d := u.Details; d != nil {
-		n.cacheWrite, n.audio, n.image = d.CacheWrite, d.Audio, max(d.Image, d.Multimodal)
-		if min(d.Image, d.Multimodal) < 0 {
-			return Report{}, errors.New("engine: negative image tokens")
-		}
-		if d.Cached != nil {
-			n.cached, n.cachedKnown = *d.Cached, true
-		}
-	}
-	if u.Generated != nil {
-		n.reasoning = u.Generated.Reasoning
+	n.image = max(image, multimodal)
+	if n.cachedKnown = n.cached != none; !n.cachedKnown {
+		n.cached = 0
 	}
 	return n.report(raw)
+}
+
+// wanted says where the count of one name goes.
+type wanted struct {
+	name string
+	into *int64
+}
+
+// readCounts reads the whole numbers of an object by their names; null is as good as absent.
+func readCounts(object []byte, all ...wanted) error {
+	m := scan.Object(object)
+	for m.Next() {
+		for _, w := range all {
+			if string(m.Key) != w.name || string(m.Value) == "null" {
+				continue
+			}
+			v, err := strconv.ParseInt(string(m.Value), 10, 64)
+			if err != nil {
+				return fmt.Errorf("engine: %s is no count: %.40s", w.name, m.Value)
+			}
+			*w.into = v
+		}
+	}
+	return m.Err()
+}
+
+// member finds a member of an object, nil when it is not there or null.
+func member(object []byte, name string) (value []byte) {
+	m := scan.Object(object)
+	for m.Next() {
+		if string(m.Key) == name {
+			value = m.Value
+		}
+	}
+	if string(value) == "null" {
+		return nil
+	}
+	return value
 }
 
 func timingsReport(raw []byte) (Report, error) {

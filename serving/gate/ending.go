@@ -210,7 +210,7 @@ func (r *relay) event(ending usage.Ending, status int, c *count, charge money.Na
 	}
 	return &usage.Event{ID: q.ID, Progress: progress, Org: q.Caller.Org, Project: q.Caller.Project, Key: q.Caller.Key,
 		Model: t.model.ID, PriceVersion: t.quote.Version, Epoch: t.hold.Epoch(), Budgets: t.hold.Budgets(), OrgBudget: t.hold.OrgBudget(),
-		Attempts: slices.Clone(attempts), Usage: c.vector, Raw: c.raw, Charge: charge, Ending: ending, Estimated: c.estimated,
+		Attempts: attempts, Usage: c.vector, Raw: c.raw, Charge: charge, Ending: ending, Estimated: c.estimated,
 		Streamed: q.Chat.Stream, Dialect: q.Dialect.Name, Status: status,
 		StartedMS: t.start.UnixMilli(), FirstTokenMS: unixMS(r.firstToken), EndedMS: t.gate.Clock.Now().UnixMilli()}
 }
@@ -224,7 +224,9 @@ func (r *relay) writeProgress() {
 		return
 	}
 	r.progress++
-	t.gate.Log.Append(r.event(usage.GatewayDied, http.StatusOK, &c, t.charge(&c), r.progress))
+	e := r.event(usage.GatewayDied, http.StatusOK, &c, t.charge(&c), r.progress)
+	e.Attempts = slices.Clone(e.Attempts) // the last one may yet get a note
+	t.gate.Log.Append(e)
 }
 
 // engineRest bounds the wait for the end of the engine's answer, so that its connection can be used again.
@@ -248,7 +250,8 @@ func (r *relay) last(ack <-chan struct{}, bytes []byte) {
 			return
 		}
 	}
-	_ = r.write(bytes) // a client that has gone now got everything but the end
+	r.writeInTime()
+	_, _ = r.w.Write(bytes) // a client that has gone got everything but the end; the server flushes what ends an answer
 }
 
 // rest reads the engine's answer to its end.

@@ -11,6 +11,7 @@ import (
 	"millrace/internal/fault"
 	"millrace/internal/usage"
 	"millrace/serving/catalogue"
+	"millrace/serving/gate/cork"
 	"millrace/serving/internal/upstream"
 	"millrace/serving/protocol"
 )
@@ -27,6 +28,7 @@ type relay struct {
 	ctx     context.Context // the client's
 	w       http.ResponseWriter
 	flusher http.Flusher
+	cork    *cork.Conn
 	scratch *scratch
 
 	unit      *catalogue.Unit
@@ -163,20 +165,29 @@ func (r *relay) flush() error {
 	return nil
 }
 
-// write gives bytes to the client at once.
+// write gives bytes to the client at once, in one system call where the server is corked.
 func (r *relay) write(b []byte) error {
-	now := r.t.gate.Clock.Now()
-	if by := now.Add(r.t.gate.Times.Write); by.Sub(r.writeBy) > r.t.gate.Times.Write/8 {
-		r.writeBy = by
-		_ = http.NewResponseController(r.w).SetWriteDeadline(by) // a writer without deadlines does without
-	}
-	if _, err := r.w.Write(b); err != nil {
-		return err
-	}
-	if r.flusher != nil {
+	r.writeInTime()
+	r.cork.Cork()
+	_, err := r.w.Write(b)
+	if err == nil && r.flusher != nil {
 		r.flusher.Flush()
 	}
-	return nil
+	return errors.Join(r.cork.Uncork(), err)
+}
+
+// writeInTime sees to it that a client that reads nothing does not keep a request for ever. Moving the deadline costs
+// more than it is worth for each write.
+func (r *relay) writeInTime() {
+	t := r.t.gate.Times.Write
+	if by := r.t.gate.Clock.Now().Add(t); by.Sub(r.writeBy) > t/8 {
+		r.writeBy = by
+		if w, ok := r.w.(interface{ SetWriteDeadline(time.Time) error }); ok {
+			_ = w.SetWriteDeadline(by)
+		} else {
+			_ = http.NewResponseController(r.w).SetWriteDeadline(by) // a writer without deadlines does without
+		}
+	}
 }
 
 var (

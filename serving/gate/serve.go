@@ -13,6 +13,7 @@ import (
 	"millrace/internal/usage"
 	"millrace/serving/catalogue"
 	"millrace/serving/engine"
+	"millrace/serving/gate/cork"
 	"millrace/serving/internal/upstream"
 	"millrace/serving/protocol"
 	"millrace/serving/route"
@@ -40,11 +41,15 @@ func (t *Ticket) Serve(ctx context.Context, w http.ResponseWriter) error {
 	defer t.release()
 	r := relay{t: t, ctx: ctx, w: w, scratch: t.scratch, out: t.scratch.out[:0]}
 	r.flusher, _ = w.(http.Flusher)
+	r.cork = cork.From(ctx)
 	if n := t.req.Chat.N; n > 1 {
 		t.meter.choices = make([]int64, n)
 	}
 	err := r.run()
 	t.scratch.out = r.out
+	if r.answer != nil {
+		r.answer.Release()
+	}
 	t.lease.Done(r.used.Tokens())
 	if r.cut {
 		panic(http.ErrAbortHandler) // the only way to end an answer that must not look whole
@@ -100,11 +105,9 @@ func (r *relay) attempt(u *catalogue.Unit) (ended bool, err error) {
 	}
 	t.attempts = append(t.attempts, usage.Attempt{ID: t.body.attempt, Unit: u.ID})
 	r.begin(u)
-	connecting, cancel := context.WithTimeout(r.ctx, t.gate.Times.Connect)
-	defer cancel()
 	r.now = t.gate.Clock.Now()
-	x, err := u.Pool().Post(r.ctx, connecting, upstream.Request{Head: u.ChatHead(), Extra: r.extra(u), Body: t.body.text},
-		r.now.Add(t.gate.Times.FirstToken))
+	x, err := u.Pool().Post(r.ctx, upstream.Request{Head: u.ChatHead(), Extra: r.extra(u), Body: t.body.text,
+		ConnectIn: t.gate.Times.Connect, HeadBy: r.now.Add(t.gate.Times.FirstToken)})
 	if err != nil {
 		return false, err
 	}
@@ -126,6 +129,9 @@ func (r *relay) begin(u *catalogue.Unit) {
 		Usage: t.req.Chat.IncludeUsage}
 	if u.Driver.Family() == engine.LlamaCpp {
 		p.Counter = "timings"
+	}
+	if r.answer != nil {
+		r.answer.Release()
 	}
 	r.answer = t.req.Dialect.Answer(t.req.Chat.Stream, p)
 }

@@ -29,6 +29,8 @@ type Answer interface {
 	Fail(dst, frame []byte) []byte
 	// End appends the last bytes: those that wait for the usage log.
 	End(dst []byte) []byte
+	// Release gives the answer's memory to later ones. It must not be used afterwards.
+	Release()
 }
 
 // AnswerParams is what an answer shows of its request.

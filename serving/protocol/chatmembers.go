@@ -11,10 +11,16 @@ import (
 
 // chatMembers are the members of OpenAI's request and what holds for each. What is not here is an engine's own and
 // passes, but for steering.
-var chatMembers map[string]check
+var chatMembers map[string]member
+
+type member struct {
+	name   string
+	check  check
+	needed bool // null is as wrong as absence
+}
 
 func init() {
-	chatMembers = map[string]check{
+	checks := map[string]check{
 		"model":                 model,
 		"messages":              messages,
 		"stream":                stream,
@@ -54,6 +60,10 @@ func init() {
 		"moderation":             ignored,
 		"prompt_cache_options":   ignored,
 		"prompt_cache_retention": ignored,
+	}
+	chatMembers = make(map[string]member, len(checks))
+	for name, c := range checks {
+		chatMembers[name] = member{name, c, name == "model" || name == "messages"}
 	}
 }
 

@@ -1,9 +1,11 @@
 package protocol
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
+	"millrace/internal/fault"
 	"millrace/serving/engine/scan"
 )
 
@@ -26,8 +28,8 @@ func messages(r *chatReader, name string, v []byte) error {
 		if n == maxMessages {
 			return invalid(name, "There are more than %d messages.", maxMessages)
 		}
-		if err := r.message(fmt.Sprintf("messages[%d]", n), e.Value); err != nil {
-			return err
+		if err := r.message(e.Value); err != nil {
+			return within(fmt.Sprintf("messages[%d]", n), err)
 		}
 		n++
 	}
@@ -37,9 +39,25 @@ func messages(r *chatReader, name string, v []byte) error {
 	return nil
 }
 
-func (r *chatReader) message(at string, raw []byte) error {
+// within names the place of a fault that was found inside it. Places are only put together when something is wrong.
+func within(at string, err error) error {
+	var f *fault.Fault
+	if errors.As(err, &f) {
+		switch {
+		case f.Param == "":
+			f.Param = at
+		case f.Param[0] == '[':
+			f.Param = at + f.Param
+		default:
+			f.Param = at + "." + f.Param
+		}
+	}
+	return err
+}
+
+func (r *chatReader) message(raw []byte) error {
 	if !isObject(raw) {
-		return wantType(at, "an object")
+		return wantObject("A message")
 	}
 	var msg message
 	m := scan.Object(raw)
@@ -61,13 +79,15 @@ func (r *chatReader) message(at string, raw []byte) error {
 		case "refusal":
 			msg.refusal = m.Value
 		case "audio", "function_call":
-			return invalid(at+"."+string(m.Key), "%s is not supported here.", m.Key).WithCode("unsupported_parameter")
+			return invalid(string(m.Key), "%s is not supported here.", m.Key).WithCode("unsupported_parameter")
 		}
 	}
-	return r.checkMessage(at, &msg)
+	return r.checkMessage(&msg)
 }
 
-func (r *chatReader) checkMessage(at string, msg *message) error {
+func wantObject(what string) error { return fault.New(fault.Invalid, "%s must be an object.", what) }
+
+func (r *chatReader) checkMessage(msg *message) error {
 	switch string(msg.role) {
 	case `"developer"`: // templates of open models know it as system
 		r.replace(msg.role, `"system"`)
@@ -75,56 +95,57 @@ func (r *chatReader) checkMessage(at string, msg *message) error {
 	case `"assistant"`:
 		if msg.content == nil {
 			if msg.calls == nil && msg.refusal == nil {
-				return invalid(at+".content", "An assistant message needs content or tool_calls.")
+				return invalid("content", "An assistant message needs content or tool_calls.")
 			}
-			return r.toolCalls(at, msg.calls)
+			return r.toolCalls(msg.calls)
 		}
 	case `"tool"`:
 		if msg.callID == nil || !isString(msg.callID) {
-			return invalid(at+".tool_call_id", "A tool message needs the tool_call_id that it answers.")
+			return invalid("tool_call_id", "A tool message needs the tool_call_id that it answers.")
 		}
 	default:
-		return wantType(at+".role", "one of developer, system, user, assistant, tool")
+		return wantType("role", "one of developer, system, user, assistant, tool")
 	}
 	if msg.name != nil && !isString(msg.name) {
-		return wantType(at+".name", "a string")
+		return wantType("name", "a string")
 	}
-	if err := r.toolCalls(at, msg.calls); err != nil {
+	if err := r.toolCalls(msg.calls); err != nil {
 		return err
 	}
-	return r.content(at+".content", msg.content, string(msg.role) == `"user"`)
+	return r.content(msg.content, string(msg.role) == `"user"`)
 }
 
 // content is a string or an array of parts; only a user's may hold more than text.
-func (r *chatReader) content(at string, v []byte, media bool) error {
+func (r *chatReader) content(v []byte, media bool) error {
+	const name = "content"
 	switch {
 	case v == nil:
-		return invalid(at, "The message has no content.")
+		return invalid(name, "The message has no content.")
 	case isString(v):
 		r.req.TextBytes += int64(len(v))
 		return nil
 	case !isArray(v):
-		return wantType(at, "a string or an array of content parts")
+		return wantType(name, "a string or an array of content parts")
 	}
 	e, n := scan.Array(v), 0
 	for e.Next() {
 		if n == maxPartsEach {
-			return invalid(at, "The message has more than %d content parts.", maxPartsEach)
+			return invalid(name, "The message has more than %d content parts.", maxPartsEach)
 		}
-		if err := r.part(fmt.Sprintf("%s[%d]", at, n), e.Value, media); err != nil {
-			return err
+		if err := r.part(e.Value, media); err != nil {
+			return within(fmt.Sprintf("content[%d]", n), err)
 		}
 		n++
 	}
 	if n == 0 {
-		return wantType(at, "an array of at least one content part")
+		return wantType(name, "an array of at least one content part")
 	}
 	return nil
 }
 
-func (r *chatReader) part(at string, raw []byte, media bool) error {
+func (r *chatReader) part(raw []byte, media bool) error {
 	if !isObject(raw) {
-		return wantType(at, "an object")
+		return wantObject("A content part")
 	}
 	var kind, txt, image []byte
 	m := scan.Object(raw)
@@ -141,21 +162,22 @@ func (r *chatReader) part(at string, raw []byte, media bool) error {
 	switch k := string(kind); {
 	case k == `"text"`, k == `"refusal"` && !media:
 		if txt == nil || !isString(txt) {
-			return wantType(at+".text", "a string")
+			return wantType("text", "a string")
 		}
 		r.req.TextBytes += int64(len(txt))
 		return nil
 	case k == `"image_url"` && media:
-		return imageURL(at+".image_url", image)
+		return imageURL(image)
 	case k == `"input_audio"`, k == `"file"`, k == `"image_url"`, k == `"video_url"`:
-		return invalid(at+".type", "Content parts of type %s are not supported here.", k).WithCode("unsupported_parameter")
+		return invalid("type", "Content parts of type %s are not supported here.", k).WithCode("unsupported_parameter")
 	}
-	return wantType(at+".type", "one of text, image_url")
+	return wantType("type", "one of text, image_url")
 }
 
-func imageURL(at string, v []byte) error {
+func imageURL(v []byte) error {
+	const name = "image_url.url"
 	if v == nil || !isObject(v) {
-		return wantType(at, "an object with a url")
+		return wantType("image_url", "an object with a url")
 	}
 	m := scan.Object(v)
 	for m.Next() {
@@ -167,26 +189,26 @@ func imageURL(at string, v []byte) error {
 				return nil
 			}
 		}
-		return wantType(at+".url", "a data: or http(s) URL")
+		return wantType(name, "a data: or http(s) URL")
 	}
-	return wantType(at+".url", "a string")
+	return wantType(name, "a string")
 }
 
-func (r *chatReader) toolCalls(at string, v []byte) error {
+func (r *chatReader) toolCalls(v []byte) error {
 	if v == nil {
 		return nil
 	}
 	e, n := scan.Array(v), 0
 	for e.Next() {
-		p, where := piece{}, fmt.Sprintf("%s.tool_calls[%d]", at, n)
+		p := piece{}
 		if !isObject(e.Value) || !p.parse(e.Value) || len(p.id) == 0 || len(p.name) == 0 {
-			return wantType(where, "a function call with id, function.name and function.arguments")
+			return wantType(fmt.Sprintf("tool_calls[%d]", n), "a function call with id, function.name and function.arguments")
 		}
 		r.req.TextBytes += int64(len(p.name) + len(p.args))
 		n++
 	}
 	if e.Err() != nil {
-		return wantType(at+".tool_calls", "an array")
+		return wantType("tool_calls", "an array")
 	}
 	return nil
 }

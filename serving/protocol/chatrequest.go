@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -63,17 +64,20 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 		return nil, fault.New(fault.Invalid, "The request body is not valid JSON.").WithCode("invalid_json")
 	}
 	r := chatReader{req: &ChatRequest{Body: body, N: 1, TextBytes: -1}}
-	seen := make([]string, 0, 32)
+	var space [32][]byte
+	seen := space[:0]
 	m := scan.Object(body)
 	for m.Next() {
-		if slices.Contains(seen, string(m.Key)) {
-			return nil, invalid(string(m.Key), "%q is given twice.", clip(m.Key))
+		for _, k := range seen {
+			if bytes.Equal(k, m.Key) {
+				return nil, invalid(string(m.Key), "%q is given twice.", clip(m.Key))
+			}
 		}
 		if len(seen) == maxMembers {
 			return nil, fault.New(fault.Invalid, "The request has more than %d members.", maxMembers)
 		}
-		seen = append(seen, string(m.Key))
-		if err := r.member(seen[len(seen)-1], m.Value); err != nil {
+		seen = append(seen, m.Key)
+		if err := r.member(m.Key, m.Value); err != nil {
 			return nil, err
 		}
 	}
@@ -88,18 +92,18 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 }
 
 // member checks one member. Null is as good as absent, but for what is required.
-func (r *chatReader) member(name string, v []byte) error {
-	check, known := chatMembers[name]
+func (r *chatReader) member(name, v []byte) error {
+	m, known := chatMembers[string(name)]
 	switch {
 	case !known:
-		if steering[name] {
-			r.ignore(name)
+		if steering[string(name)] {
+			r.ignore(string(name))
 		}
 		return nil // engines have members of their own
-	case isNull(v) && name != "model" && name != "messages":
+	case isNull(v) && !m.needed:
 		return nil
 	}
-	return check(r, name, v)
+	return m.check(r, m.name, v)
 }
 
 // ignore drops a member and tells the client.

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"strconv"
+	"sync"
 
 	"millrace/internal/usage"
 	"millrace/serving/engine/scan"
@@ -23,10 +24,19 @@ type streamChoice struct {
 	calls    calls
 }
 
+var chatStreams = sync.Pool{New: func() any { return &ChatStream{} }}
+
 // NewChatStream makes a streamed answer.
 func NewChatStream(p AnswerParams) *ChatStream {
-	s := &ChatStream{p: p, choices: make([]streamChoice, max(p.N, 1))}
-	b := append(make([]byte, 0, 192), `data: {"id":"`...)
+	s := chatStreams.Get().(*ChatStream)
+	s.p = p
+	s.shapes.reset()
+	if n := max(p.N, 1); n == 1 && len(s.choices) == 1 {
+		s.choices[0] = streamChoice{calls: s.choices[0].calls.reset()}
+	} else {
+		s.choices = make([]streamChoice, n)
+	}
+	b := append(s.opening[:0], `data: {"id":"`...)
 	b = append(append(b, p.ID...), `","object":"chat.completion.chunk","created":`...)
 	b = append(strconv.AppendInt(b, p.Created, 10), `,"model":`...)
 	b = append(scan.Quote(b, p.Model), `,"choices":[`...)
@@ -37,6 +47,9 @@ func NewChatStream(p AnswerParams) *ChatStream {
 	}
 	return s
 }
+
+// Release implements Answer.
+func (s *ChatStream) Release() { chatStreams.Put(s) }
 
 // Add implements Answer.
 func (s *ChatStream) Add(dst, data []byte) ([]byte, Step, error) {

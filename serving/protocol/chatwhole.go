@@ -3,6 +3,7 @@ package protocol
 import (
 	"errors"
 	"strconv"
+	"sync"
 
 	"millrace/internal/usage"
 	"millrace/serving/engine/scan"
@@ -31,10 +32,36 @@ type wholeChoice struct {
 	finish   string
 }
 
+var chatWholes = sync.Pool{New: func() any { return &ChatWhole{} }}
+
+// maxKeptText bounds the text buffers that are kept for later answers, in bytes.
+const maxKeptText = 64 << 10
+
 // NewChatWhole makes a whole answer.
 func NewChatWhole(p AnswerParams) *ChatWhole {
-	return &ChatWhole{p: p, choices: make([]wholeChoice, max(p.N, 1))}
+	w := chatWholes.Get().(*ChatWhole)
+	w.p, w.size = p, 0
+	w.shapes.reset()
+	if n := max(p.N, 1); n == 1 && len(w.choices) == 1 {
+		w.choices[0].reset()
+	} else {
+		w.choices = make([]wholeChoice, n)
+	}
+	return w
 }
+
+func (c *wholeChoice) reset() {
+	old := *c
+	*c = wholeChoice{calls: old.calls.reset()}
+	for i, t := range old.texts {
+		if cap(t) <= maxKeptText {
+			c.texts[i] = t[:0]
+		}
+	}
+}
+
+// Release implements Answer.
+func (w *ChatWhole) Release() { chatWholes.Put(w) }
 
 // Add implements Answer. It appends nothing: Finish does.
 func (w *ChatWhole) Add(dst, data []byte) ([]byte, Step, error) {

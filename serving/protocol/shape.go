@@ -29,6 +29,34 @@ const (
 type shapes struct {
 	known   []shape
 	learned int
+	text    []byte // what the shapes are slices of
+}
+
+// reset forgets the shapes and keeps their memory.
+func (s *shapes) reset() { s.known, s.learned, s.text = s.known[:0], 0, s.text[:0] }
+
+// keep copies b. Growing leaves earlier copies where they are.
+func (s *shapes) keep(b []byte) []byte {
+	if len(s.text)+len(b) > cap(s.text) {
+		s.text = make([]byte, 0, max(2048, 2*len(b)))
+	}
+	n := len(s.text)
+	s.text = append(s.text, b...)
+	return s.text[n:]
+}
+
+// room gives a place for one more shape; the one that matched longest ago makes way. The tail's memory is used again.
+func (s *shapes) room() *shape {
+	if n := len(s.known); n < maxShapes {
+		if n < cap(s.known) {
+			s.known = s.known[:n+1]
+		} else {
+			s.known = append(s.known, shape{})
+		}
+	}
+	sh := &s.known[len(s.known)-1]
+	*sh = shape{tail: sh.tail[:0], count: -1}
+	return sh
 }
 
 // match reads a chunk that has a known shape. text is the inside of the JSON string; tokens is -1 when unknown.
@@ -121,29 +149,25 @@ func (s *shapes) learn(data []byte, c *chunk) {
 			continue
 		}
 		at := offset(data, t)
-		sh := shape{head: bytes.Clone(data[:at+1]), choice: d.index, text: which, count: -1, usage: c.usage != nil}
-		if !sh.cutTail(data, at+len(t)-1, c) {
-			return
-		}
+		sh := s.room()
+		sh.head, sh.choice, sh.text, sh.usage = s.keep(data[:at+1]), d.index, which, c.usage != nil
 		s.learned++
-		if len(s.known) == maxShapes {
-			s.known = s.known[:maxShapes-1]
+		if last := len(s.known) - 1; sh.cutTail(data, s.keep(data[at+len(t)-1:]), at+len(t)-1, c) {
+			s.known[0], s.known[last] = s.known[last], s.known[0]
+		} else {
+			s.known = s.known[:last]
 		}
-		s.known = append(s.known, sh)
-		last := len(s.known) - 1
-		s.known[0], s.known[last] = s.known[last], s.known[0]
 		return
 	}
 }
 
-// cutTail cuts the tail at the numbers that may change from chunk to chunk: those of usage and the time. Every other
+// cutTail cuts the tail, a copy of what follows from in data, at the numbers that may change from chunk to chunk: those of usage and the time. Every other
 // number is part of the shape.
-func (s *shape) cutTail(data []byte, from int, c *chunk) bool {
+func (s *shape) cutTail(data, tail []byte, from int, c *chunk) bool {
 	free := [2][]byte{c.created, c.usage}
 	if c.created != nil && c.usage != nil && offset(data, c.created) > offset(data, c.usage) {
 		free = [2][]byte{c.usage, c.created}
 	}
-	tail := bytes.Clone(data[from:])
 	cut := 0
 	for _, span := range free {
 		if span == nil || offset(data, span) < from {

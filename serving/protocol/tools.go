@@ -22,6 +22,9 @@ type calls struct {
 	last int
 }
 
+// reset forgets the calls and keeps some memory.
+func (c *calls) reset() calls { return calls{list: c.list[:0]} }
+
 // maxCalls bounds the tool calls of one choice.
 const maxCalls = 1024
 

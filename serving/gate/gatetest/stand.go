@@ -16,6 +16,7 @@ import (
 	"millrace/serving/catalogue"
 	"millrace/serving/engine"
 	"millrace/serving/gate"
+	"millrace/serving/gate/cork"
 	"millrace/serving/protocol"
 	"millrace/serving/route"
 	"millrace/tenants/keys"
@@ -82,11 +83,20 @@ func New(t testing.TB, o Options, engines ...*Engine) *Stand {
 		}
 	})
 	if !o.Direct {
-		server := httptest.NewServer(s)
-		t.Cleanup(server.Close)
-		s.URL = server.URL
+		s.URL = Serve(t, s)
 	}
 	return s
+}
+
+// Serve starts a server as the program does, and gives its URL.
+func Serve(t testing.TB, h http.Handler) string {
+	t.Helper()
+	server := httptest.NewUnstartedServer(h)
+	server.Listener = cork.Listen(server.Listener)
+	server.Config.ConnContext = cork.Context
+	server.Start()
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 // Dialect is Chat Completions with plain errors.

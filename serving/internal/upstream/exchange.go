@@ -32,6 +32,9 @@ type Request struct {
 	Head  []byte // the request line and headers as they go out, each line ended; without Content-Length and the empty line
 	Extra []byte // further header lines of this request, each ended
 	Body  []byte
+
+	ConnectIn time.Duration // how long opening a connection may take
+	HeadBy    time.Time     // when the answer's head must have come
 }
 
 // Exchange is one request and its answer.
@@ -65,10 +68,10 @@ var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readBu
 
 var writes = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b }}
 
-// Post sends a request and reads the head of its answer, both until the context ends. A context that ends later closes
-// the connection. ErrStale asks for another try.
-func (p *Pool) Post(ctx, connecting context.Context, r Request, headBy time.Time) (*Exchange, error) {
-	c, err := p.get(connecting)
+// Post sends a request and reads the head of its answer. The context's end closes the connection, until the exchange has
+// ended. ErrStale asks for another try.
+func (p *Pool) Post(ctx context.Context, r Request) (*Exchange, error) {
+	c, err := p.get(ctx, r.ConnectIn)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +82,7 @@ func (p *Pool) Post(ctx, connecting context.Context, r Request, headBy time.Time
 	}
 	c.in = readers.Get().(*bufio.Reader)
 	c.in.Reset(c.net)
-	c.setDeadline(headBy)
+	c.setDeadline(r.HeadBy)
 	if _, err := c.in.Peek(1); err != nil {
 		return nil, x.fail(ctx, err, c.reused && !IsTimeout(err))
 	}

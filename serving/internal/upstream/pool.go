@@ -64,8 +64,8 @@ func (p *Pool) Close() {
 	closeAll(idle)
 }
 
-// get gives the connection that was used last, or a new one. The dial's deadline comes by ctx.
-func (p *Pool) get(ctx context.Context) (*conn, error) {
+// get gives the connection that was used last, or a new one.
+func (p *Pool) get(ctx context.Context, in time.Duration) (*conn, error) {
 	now := p.clock.Now()
 	p.mu.Lock()
 	for n := len(p.idle); n > 0; n = len(p.idle) {
@@ -80,6 +80,8 @@ func (p *Pool) get(ctx context.Context) (*conn, error) {
 		_ = c.net.Close()
 	}
 	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, in)
+	defer cancel()
 	raw, err := p.connect(ctx)
 	if err != nil {
 		return nil, &ConnectError{err}
