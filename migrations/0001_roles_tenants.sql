@@ -168,6 +168,7 @@ CREATE TABLE audit_log (
   ip         text,
   PRIMARY KEY (org_id, id)
 );
+CREATE INDEX audit_log_newest ON audit_log (id); -- of all organizations, for operators
 SELECT tenant_table('audit_log');
 GRANT INSERT ON audit_log TO millrace_app;
 REVOKE UPDATE, DELETE ON audit_log FROM millrace_system;

@@ -119,6 +119,7 @@ CREATE TABLE ledger_txns (
   created_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (org_id, day, id)
 ) PARTITION BY RANGE (day);
+CREATE INDEX ledger_txns_other ON ledger_txns (org_id, day, id) WHERE kind <> 'usage';
 SELECT tenant_table('ledger_txns');
 REVOKE UPDATE, DELETE ON ledger_txns FROM millrace_system;
 
@@ -204,6 +205,7 @@ CREATE TABLE usage_events (
 ) PARTITION BY RANGE (day);
 CREATE INDEX usage_events_overrun ON usage_events (day) WHERE overrun_nano > 0;
 CREATE INDEX usage_events_by_key ON usage_events (org_id, key_id, id);
+CREATE INDEX usage_events_failed ON usage_events (org_id, day, id) WHERE ending <> 'complete';
 SELECT tenant_table('usage_events');
 REVOKE UPDATE, DELETE ON usage_events FROM millrace_system;
 

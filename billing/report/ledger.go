@@ -1,60 +1,133 @@
 package report
 
 import (
+	"bytes"
 	"context"
+	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"millrace/billing/ledger"
+	"millrace/db"
 	"millrace/db/q"
 	"millrace/internal/ids"
 	"millrace/internal/money"
 	"millrace/tenants"
 )
 
-// Movement is one line of what an organization may spend: usage added up by day, everything else one by one.
+// Movement is one line of what an organization may spend: the usage of a UTC day, or one other transaction. Usage counts
+// on the day its request began; what is rated later moves the older lines' After, never their Amount's sum.
 type Movement struct {
-	At     time.Time
-	Day    time.Time
-	Kind   string
-	Memo   string
-	Txns   int64  // ledger transactions in this line
-	Txn    ids.ID // the last of them
-	Amount money.Nano
-	After  money.Nano // balance behind it: credit less what is owed
+	At       time.Time // of the transaction; where the day of usage begins
+	Kind     ledger.Kind
+	Memo     string
+	Requests int64      // of a day of usage
+	Txn      ids.ID     // ids.Nil for a day of usage
+	Amount   money.Nano // positive gives credit
+	After    money.Nano // balance behind it: credit less what is owed
 }
 
-// Movements lists the days before a given one (zero = all), newest first, whole days only. More says that older ones exist.
-func (s *Service) Movements(ctx context.Context, by tenants.Actor, org ids.ID, before time.Time, limit int) (out []Movement, more bool, err error) {
-	if before.IsZero() {
-		before = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-	}
+// Mark is a line's place in the list. The zero Mark is before the newest.
+type Mark struct {
+	Day time.Time // UTC
+	Txn ids.ID    // ids.Nil: the day's usage, which comes before its transactions
+}
+
+// Mark is the line's place, for the page behind it.
+func (m Movement) Mark() Mark { return Mark{Day: m.At.UTC().Truncate(wholeDay), Txn: m.Txn} }
+
+// Movements is a page of the list, newest first, behind a line. More says that older lines exist.
+func (s *Service) Movements(ctx context.Context, by tenants.Actor, org ids.ID, after Mark, limit int) (out []Movement, more bool, err error) {
 	if err := by.Require(tenants.BillingRead, org); err != nil {
 		return nil, false, err
 	}
 	limit = min(max(limit, 1), MaxRows)
-	err = s.read(ctx, by, org, func(r *q.Queries) error {
-		rows, err := r.ReportLedgerDays(ctx, q.ReportLedgerDaysParams{Org: org, BeforeDay: before, MaxRows: int32(limit) + 1})
+	err = s.db.InTx(ctx, db.Org(org).ReadOnly().Snapshot(), func(tx pgx.Tx) error {
+		r := q.New(tx)
+		days, txns, err := lines(ctx, r, org, after, int32(limit)+1)
 		if err != nil {
 			return err
 		}
-		balance, err := r.ReportLedgerTotal(ctx, q.ReportLedgerTotalParams{Org: org, BeforeDay: before})
-		if more = len(rows) > limit; more {
-			rows = rows[:wholeDays(rows, limit)]
+		balance, err := balanceAt(ctx, r, org, after)
+		if err != nil {
+			return err
 		}
-		for _, x := range rows {
-			out = append(out, Movement{At: x.At, Day: x.Day, Kind: x.Kind, Memo: x.Memo, Txns: x.Txns, Txn: x.LastTxn, Amount: money.Nano(x.AmountNano), After: money.Nano(balance)})
-			balance -= x.AmountNano
+		out = slices.Concat(days, txns)
+		slices.SortFunc(out, newerFirst)
+		if more = len(out) > limit; more {
+			out = out[:limit]
 		}
-		return err
+		for i := range out {
+			out[i].After = balance
+			balance -= out[i].Amount
+		}
+		return nil
 	})
 	return out, more, err
 }
 
-// wholeDays cuts a page at the end of a day, so that the next one can start at a day; a day that fills the page is cut.
-func wholeDays(rows []q.ReportLedgerDaysRow, limit int) int {
-	for n := limit; n > 0; n-- {
-		if !rows[n].Day.Equal(rows[n-1].Day) {
-			return n
+// lines reads at most limit of each kind.
+func lines(ctx context.Context, r *q.Queries, org ids.ID, after Mark, limit int32) (days, txns []Movement, err error) {
+	until, day, id := lastDay, lastDay, newest
+	if !after.Day.IsZero() {
+		until, day = after.Day, after.Day
+		if after.Txn != ids.Nil {
+			id = after.Txn
 		}
 	}
-	return limit
+	used, err := r.ReportUsageDays(ctx, q.ReportUsageDaysParams{Org: org, Before: until, MaxRows: limit})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, row := range used {
+		days = append(days, Movement{At: row.Day, Kind: ledger.Usage, Requests: row.Requests, Amount: -money.Nano(row.ChargedNano)})
+	}
+	others, err := r.ReportOtherTxns(ctx, q.ReportOtherTxnsParams{Org: org, BeforeDay: day, BeforeID: id, MaxRows: limit})
+	for _, row := range others {
+		txns = append(txns, Movement{At: ids.Time(row.ID), Kind: ledger.Kind(row.Kind), Memo: row.Memo, Txn: row.ID, Amount: money.Nano(row.AmountNano)})
+	}
+	return days, txns, err
+}
+
+// balanceAt goes back from the books' balance over everything up to and with the line.
+func balanceAt(ctx context.Context, r *q.Queries, org ids.ID, after Mark) (money.Nano, error) {
+	now, err := r.ReportSpendable(ctx, org)
+	if err != nil || after.Day.IsZero() {
+		return money.Nano(now), err
+	}
+	charged, err := r.ReportChargedSince(ctx, q.ReportChargedSinceParams{Org: org, Since: after.Day})
+	if err != nil {
+		return 0, err
+	}
+	since := q.ReportOtherTxnsSinceParams{Org: org, SinceDay: after.Day, SinceID: after.Txn}
+	if after.Txn == ids.Nil {
+		since.SinceDay = after.Day.Add(wholeDay) // the day's transactions come behind its usage
+	}
+	moved, err := r.ReportOtherTxnsSince(ctx, since)
+	return money.Nano(now + charged - moved), err
+}
+
+// newerFirst orders lines by day; a day's usage comes before its transactions.
+func newerFirst(a, b Movement) int {
+	x, y := a.Mark(), b.Mark()
+	switch {
+	case !x.Day.Equal(y.Day):
+		return y.Day.Compare(x.Day)
+	case x.Txn == ids.Nil || y.Txn == ids.Nil:
+		return bytes.Compare(x.Txn[:], y.Txn[:])
+	}
+	return bytes.Compare(y.Txn[:], x.Txn[:])
+}
+
+// Statement is the organization's accounts over [from, to), in from's zone.
+func (s *Service) Statement(ctx context.Context, by tenants.Actor, org ids.ID, from, to time.Time) (out *ledger.AccountStatement, err error) {
+	if err := by.Require(tenants.BillingRead, org); err != nil {
+		return nil, err
+	}
+	err = s.db.InTx(ctx, db.Org(org).ReadOnly().Snapshot(), func(tx pgx.Tx) error {
+		out, err = ledger.Statement(ctx, tx, org, from, to)
+		return err
+	})
+	return out, err
 }

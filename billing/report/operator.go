@@ -1,9 +1,12 @@
 package report
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,19 +20,10 @@ import (
 
 // Revenue is one customer's usage of one model.
 type Revenue struct {
-	Org      ids.ID
-	OrgName  string
-	Model    string
-	Requests int64
-	Usage    usage.Vector
-	Charged  money.Nano
-}
-
-// Activity is one customer's recent usage.
-type Activity struct {
-	Charged  money.Nano
-	Requests int64
-	Last     time.Time // start of the last quarter of an hour with a request
+	Org     ids.ID
+	OrgName string
+	Model   string
+	Sums
 }
 
 // Overrun is a request above its allotment.
@@ -44,11 +38,13 @@ type Overrun struct {
 
 // Quarantined is an event that was put aside and not charged.
 type Quarantined struct {
-	ID     ids.ID
-	Org    ids.ID // ids.Nil when the event does not even tell
-	Reason string
-	Event  usage.Event // what of it can be read
-	At     time.Time
+	ID      ids.ID
+	Org     ids.ID // ids.Nil when the event does not even tell
+	OrgName string // may be empty, like Model
+	Model   string
+	Reason  string
+	Event   usage.Event // what of it can be read
+	At      time.Time
 }
 
 // Attention is what the operator must look at.
@@ -59,56 +55,68 @@ type Attention struct {
 	Reconcile   q.ReconcileRun // zero At = never run
 }
 
-// Revenue reads the usage of [from, to) by customer and model.
+// Revenue reads the usage of [from, to) by customer and model. Both are UTC midnights.
 func (s *Service) Revenue(ctx context.Context, by tenants.Actor, from, to time.Time) (out []Revenue, err error) {
-	err = s.read(ctx, by, ids.Nil, func(r *q.Queries) error {
-		rows, err := r.ReportRevenue(ctx, q.ReportRevenueParams{Since: from, Until: to, MaxRows: MaxCells})
-		for _, x := range rows {
-			out = append(out, Revenue{Org: x.OrgID, OrgName: x.OrgName, Model: x.ModelName, Requests: x.Requests, Charged: money.Nano(x.ChargedNano),
-				Usage: usage.Vector{usage.Input: x.InputTokens, usage.Cached: x.CachedTokens, usage.CacheWrite: x.CacheWriteTokens, usage.Output: x.OutputTokens,
-					usage.Reasoning: x.ReasoningTokens, usage.Image: x.ImageTokens, usage.Audio: x.AudioTokens, usage.Requests: x.Requests}})
-		}
-		return err
-	})
-	return out, err
-}
-
-// Activities reads several customers' usage since a moment.
-func (s *Service) Activities(ctx context.Context, by tenants.Actor, since time.Time, orgs []ids.ID) (map[ids.ID]Activity, error) {
-	out := map[ids.ID]Activity{}
-	err := s.read(ctx, by, ids.Nil, func(r *q.Queries) error {
-		rows, err := r.ReportOrgActivity(ctx, q.ReportOrgActivityParams{Since: since, Orgs: orgs})
-		for _, x := range rows {
-			out[x.OrgID] = Activity{Charged: money.Nano(x.ChargedNano), Requests: x.Requests, Last: x.LastBucket}
-		}
-		return err
-	})
-	return out, err
-}
-
-// FirstTokens is the median and 95th percentile of the time to first token since a moment, over the newest streams.
-func (s *Service) FirstTokens(ctx context.Context, by tenants.Actor, org ids.ID, since time.Time) (p50, p95 time.Duration, n int64, err error) {
-	err = s.read(ctx, by, org, func(r *q.Queries) error {
-		row, err := r.ReportFirstTokens(ctx, q.ReportFirstTokensParams{SinceDay: since.UTC().Truncate(24 * time.Hour), SinceID: idAt(since), Org: opt(org)})
-		p50, p95, n = time.Duration(row.P50)*time.Millisecond, time.Duration(row.P95)*time.Millisecond, row.N
-		return err
-	})
-	return p50, p95, n, err
-}
-
-// idAt is the smallest UUIDv7 of a moment.
-func idAt(t time.Time) (id ids.ID) {
-	ms := t.UnixMilli()
-	for i := range 6 {
-		id[i] = byte(ms >> (40 - 8*i))
+	t, err := Query{From: from, To: to, Step: StepDay}.steps()
+	if err != nil {
+		return nil, err
 	}
-	return id
+	err = s.read(ctx, by, ids.Nil, func(r *q.Queries) error {
+		all, err := s.readAll(ctx, r, t)
+		if err != nil {
+			return err
+		}
+		out, err = revenue(ctx, r, all)
+		return err
+	})
+	return out, err
 }
 
-// Attention reads what needs looking at; overruns count since the given moment.
+func revenue(ctx context.Context, r *q.Queries, all map[int64][]allCell) ([]Revenue, error) {
+	type pair struct{ org, model ids.ID }
+	sums := map[pair]*Sums{}
+	var named []Cell
+	for _, cells := range all {
+		for _, c := range cells {
+			key := pair{c.org, c.model}
+			if sums[key] == nil {
+				sums[key] = &Sums{}
+				named = append(named, Cell{Group: c.org}, Cell{Group: c.model})
+			}
+			sums[key].add(&c.Sums)
+		}
+	}
+	names, err := labels(ctx, r, named)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Revenue, 0, len(sums))
+	for key, sum := range sums {
+		out = append(out, Revenue{Org: key.org, OrgName: names[key.org].Label, Model: names[key.model].Label, Sums: *sum})
+	}
+	slices.SortFunc(out, func(a, b Revenue) int {
+		return cmp.Or(cmp.Compare(a.OrgName, b.OrgName), bytes.Compare(a.Org[:], b.Org[:]), cmp.Compare(a.Model, b.Model))
+	})
+	return out, nil
+}
+
+// LastRequests tells when each organization made its newest request; one that never did is missing.
+func (s *Service) LastRequests(ctx context.Context, by tenants.Actor, orgs []ids.ID) (map[ids.ID]time.Time, error) {
+	out := map[ids.ID]time.Time{}
+	err := s.read(ctx, by, ids.Nil, func(r *q.Queries) error {
+		rows, err := r.ReportLastRequests(ctx, orgs)
+		for _, x := range rows {
+			out[x.OrgID] = ids.Time(x.ID)
+		}
+		return err
+	})
+	return out, err
+}
+
+// Attention reads what needs looking at; overruns count from the day of the given moment on.
 func (s *Service) Attention(ctx context.Context, by tenants.Actor, since time.Time) (a Attention, err error) {
 	err = s.read(ctx, by, ids.Nil, func(r *q.Queries) error {
-		sum, err := r.ReportOverrunTotal(ctx, since.UTC().Truncate(24*time.Hour))
+		sum, err := r.ReportOverrunTotal(ctx, since.UTC().Truncate(wholeDay))
 		if err != nil {
 			return err
 		}
@@ -117,19 +125,25 @@ func (s *Service) Attention(ctx context.Context, by tenants.Actor, since time.Ti
 			return err
 		}
 		if a.Reconcile, err = r.ReportLastReconcile(ctx); errors.Is(err, pgx.ErrNoRows) {
-			err = nil
+			a.Reconcile, err = q.ReconcileRun{}, nil
 		}
 		return err
 	})
 	return a, err
 }
 
-// Overruns lists what the operator bears, newest first.
-func (s *Service) Overruns(ctx context.Context, by tenants.Actor, since time.Time, limit int) (out []Overrun, err error) {
+// Overruns lists what the operator bears since the day of a moment, newest first; before is the request of the last row of
+// the page before, ids.Nil for the first.
+func (s *Service) Overruns(ctx context.Context, by tenants.Actor, since time.Time, before ids.ID, limit int) (out []Overrun, err error) {
+	p := q.ReportOverrunsParams{SinceDay: since.UTC().Truncate(wholeDay), BeforeDay: lastDay, BeforeID: newest, MaxRows: int32(min(limit, MaxRows))}
+	if before != ids.Nil {
+		p.BeforeDay, p.BeforeID = ids.Day(before), before
+	}
 	err = s.read(ctx, by, ids.Nil, func(r *q.Queries) error {
-		rows, err := r.ReportOverruns(ctx, q.ReportOverrunsParams{SinceDay: since.UTC().Truncate(24 * time.Hour), MaxRows: int32(min(limit, MaxRows))})
-		for _, x := range rows {
-			out = append(out, Overrun{Request: x.ID, Org: x.OrgID, OrgName: x.OrgName, Amount: money.Nano(x.OverrunNano), At: x.EndedAt, Ending: usage.Ending(x.Ending)})
+		rows, err := r.ReportOverruns(ctx, p)
+		out = make([]Overrun, len(rows))
+		for i, x := range rows {
+			out[i] = Overrun{Request: x.ID, Org: x.OrgID, OrgName: x.OrgName, Amount: money.Nano(x.OverrunNano), At: x.EndedAt, Ending: usage.Ending(x.Ending)}
 		}
 		return err
 	})
@@ -143,13 +157,22 @@ func (s *Service) Quarantine(ctx context.Context, by tenants.Actor, before ids.I
 	}
 	err = s.read(ctx, by, ids.Nil, func(r *q.Queries) error {
 		rows, err := r.ReportQuarantine(ctx, q.ReportQuarantineParams{BeforeID: before, MaxRows: int32(min(limit, MaxRows))})
-		for _, x := range rows {
-			one := Quarantined{ID: x.ID, Reason: x.Reason, At: x.CreatedAt}
+		if err != nil {
+			return err
+		}
+		out = make([]Quarantined, len(rows))
+		var named []Cell
+		for i, x := range rows {
+			out[i] = Quarantined{ID: x.ID, Reason: x.Reason, At: x.CreatedAt}
+			_ = json.Unmarshal(x.Payload, &out[i].Event) // may be garbage: that is why it is here
 			if x.OrgID != nil {
-				one.Org = *x.OrgID
+				out[i].Org = *x.OrgID
 			}
-			_ = json.Unmarshal(x.Payload, &one.Event) // may be garbage: that is why it is here
-			out = append(out, one)
+			named = append(named, Cell{Group: out[i].Org}, Cell{Group: out[i].Event.Model})
+		}
+		names, err := labels(ctx, r, named)
+		for i := range out {
+			out[i].OrgName, out[i].Model = names[out[i].Org].Label, names[out[i].Event.Model].Label
 		}
 		return err
 	})
@@ -168,8 +191,9 @@ type OpenEpoch struct {
 func (s *Service) OpenEpochs(ctx context.Context, by tenants.Actor) (out []OpenEpoch, err error) {
 	err = s.read(ctx, by, ids.Nil, func(r *q.Queries) error {
 		rows, err := r.ReportOpenEpochs(ctx)
-		for _, x := range rows {
-			out = append(out, OpenEpoch{ID: x.ID, Process: x.Process, StartedAt: x.StartedAt, HeartbeatAt: x.HeartbeatAt, Outstanding: money.Nano(x.OutstandingNano)})
+		out = make([]OpenEpoch, len(rows))
+		for i, x := range rows {
+			out[i] = OpenEpoch{ID: x.ID, Process: x.Process, StartedAt: x.StartedAt, HeartbeatAt: x.HeartbeatAt, Outstanding: money.Nano(x.OutstandingNano)}
 		}
 		return err
 	})

@@ -1,10 +1,14 @@
 // Package report reads what was used and what it cost, for pages, the control API and exports.
 //
-// It owns the questions (usage by group and step, one request explained, revenue of a month, what the operator must look
-// at) and who may ask them. It writes nothing and computes no price: amounts are what the rater stored.
+// It owns the questions (usage by group and step, one request explained, the movements of a balance, revenue, what the
+// operator must look at) and who may ask them. It writes nothing and computes no price: amounts are what the rater stored.
 //
-// Invariants: spans are half-open and multiples of 15 minutes, so a day in any zone is exact and the sum of its hours;
-// a member sees its own organization only (and row-level security says so again); every list has a limit.
+// Words. Step: one bucket of time in an answer. Cell: one group in one step. The playground: all short-lived keys of the
+// console together; no report shows them one by one.
+//
+// Invariants: spans are half-open and multiples of 15 minutes, and steps touch without overlapping, so that the hours of
+// a day in any zone add up to the day, and its days to the whole; a member sees its own organization only (and row-level
+// security says so again); every list has a limit.
 package report
 
 import (
@@ -15,6 +19,7 @@ import (
 
 	"millrace/db"
 	"millrace/db/q"
+	"millrace/internal/clock"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/money"
@@ -26,14 +31,15 @@ import (
 const (
 	MaxCells = 20_000
 	MaxRows  = 200
+	maxSteps = 9_000 // hours of a year
 	bucket   = 15 * time.Minute
 )
 
 // Steps and groups of a query.
 const (
 	StepTotal = "total"
-	StepDay   = "day"
-	StepHour  = "hour"
+	StepDay   = "day"  // a calendar day of the query's zone
+	StepHour  = "hour" // counted from the query's start
 
 	ByNothing = ""
 	ByModel   = "model"
@@ -42,37 +48,61 @@ const (
 	ByOrg     = "org"
 )
 
-// Query asks for usage over [From, To).
+// Playground stands for all keys of the console's playground, as a group and in filters.
+var Playground = ids.ID{15: 1}
+
+// playgroundLabel is how that group reads.
+const playgroundLabel = "Playground"
+
+// Query asks for usage over [From, To). Over all organizations there are no keys and projects: groups are ByNothing,
+// ByModel and ByOrg, and the only filter is Model.
 type Query struct {
 	From, To            time.Time
-	Zone                *time.Location // days and hours are cut in it; nil = UTC
+	Zone                *time.Location // days are cut in it; nil = UTC
 	Step, Group         string
 	Org                 ids.ID // ids.Nil = all: operators only
 	Model, Key, Project ids.ID // ids.Nil = all
 }
 
-// Cell is one group in one step. Groups without usage are missing.
-type Cell struct {
-	Start    time.Time
-	Group    ids.ID
-	Label    string // the group's name
+// Sums is an amount of usage.
+type Sums struct {
 	Requests int64
-	Errors   int64
+	Errors   int64 // broken off by the engine, unanswered, or answered with 5xx
 	Usage    usage.Vector
 	Charged  money.Nano
 	Overrun  money.Nano    // borne by the operator
 	Saved    money.Nano    // by cached tokens, against the input price
-	TTFT     time.Duration // mean time to first token; 0 = no stream
 	Decode   time.Duration // first token to end, summed: with Usage.Generated the speed of streams
+	Streams  int64         // that had a first token
+	First    time.Duration // time to first token, summed over Streams
+}
+
+func (s *Sums) add(o *Sums) {
+	s.Requests, s.Errors = s.Requests+o.Requests, s.Errors+o.Errors
+	for c, n := range o.Usage {
+		s.Usage[c] += n
+	}
+	s.Charged, s.Overrun, s.Saved = s.Charged+o.Charged, s.Overrun+o.Overrun, s.Saved+o.Saved
+	s.Decode, s.Streams, s.First = s.Decode+o.Decode, s.Streams+o.Streams, s.First+o.First
+}
+
+// Cell is one group in one step. Groups without usage are missing.
+type Cell struct {
+	Start time.Time // of the step
+	Group ids.ID
+	Label string // the group's name
+	Sums
 }
 
 // Service answers. It is safe for concurrent use.
 type Service struct {
-	db *db.DB
+	db     *db.DB
+	clock  clock.Clock
+	closed closedDays
 }
 
 // New makes a service.
-func New(d *db.DB) *Service { return &Service{db: d} }
+func New(d *db.DB, c clock.Clock) *Service { return &Service{db: d, clock: c} }
 
 // read runs fn in the organization's scope after asking the actor, or for ids.Nil as the system for operators.
 func (s *Service) read(ctx context.Context, by tenants.Actor, org ids.ID, fn func(r *q.Queries) error) error {
@@ -89,82 +119,102 @@ func (s *Service) read(ctx context.Context, by tenants.Actor, org ids.ID, fn fun
 
 // Usage reads rollups.
 func (s *Service) Usage(ctx context.Context, by tenants.Actor, in Query) ([]Cell, error) {
-	if err := in.check(); err != nil {
+	t, err := in.steps()
+	if err != nil {
 		return nil, err
 	}
-	zone := "UTC"
-	if in.Zone != nil {
-		zone = in.Zone.String()
-	}
 	var cells []Cell
-	err := s.read(ctx, by, in.Org, func(r *q.Queries) error {
-		rows, err := r.ReportCells(ctx, q.ReportCellsParams{Step: in.Step, Zone: zone, Since: in.From, Until: in.To, Grp: in.Group,
-			Org: opt(in.Org), Model: opt(in.Model), Key: opt(in.Key), Project: opt(in.Project), MaxRows: MaxCells + 1})
-		if err != nil {
-			return err
+	err = s.read(ctx, by, in.Org, func(r *q.Queries) error {
+		if in.Org == ids.Nil {
+			cells, err = s.ofAll(ctx, r, in, t)
+		} else {
+			cells, err = ofOne(ctx, r, in, t)
 		}
-		if len(rows) > MaxCells {
-			return fault.New(fault.Invalid, "This report has more than %d cells. Choose a shorter range or a coarser step.", MaxCells)
-		}
-		cells = make([]Cell, len(rows))
-		for i, row := range rows {
-			cells[i] = cellOf(row)
-		}
-		return label(ctx, r, cells)
+		return err
 	})
 	return cells, err
 }
 
-func (in Query) check() error {
-	switch {
-	case !in.From.Before(in.To):
-		return fault.New(fault.Invalid, "The range is empty: its end must come after its start.").WithParam("to")
-	case in.From.Truncate(bucket) != in.From || in.To.Truncate(bucket) != in.To:
-		return fault.New(fault.Invalid, "A range must start and end at a quarter of an hour.").WithParam("from")
-	case in.Step != StepTotal && in.Step != StepDay && in.Step != StepHour:
-		return fault.New(fault.Invalid, "A step is total, day or hour.").WithParam("step")
+func ofOne(ctx context.Context, r *q.Queries, in Query, t steps) ([]Cell, error) {
+	p := q.ReportCellsParams{Starts: t.starts, Stops: t.stops, Grp: in.Group, Org: in.Org, Model: opt(in.Model), Project: opt(in.Project),
+		Key: opt(in.Key), MaxRows: MaxCells + 1}
+	if in.Key == Playground {
+		p.Key, p.Playground = nil, true
 	}
-	switch in.Group {
-	case ByNothing, ByModel, ByKey, ByProject, ByOrg:
+	rows, err := r.ReportCells(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	cells := make([]Cell, len(rows))
+	for i, row := range rows {
+		cells[i] = cellOf(row)
+	}
+	if cells, err = label(ctx, r, cells); err != nil {
+		return nil, err
+	}
+	return cells, tooMany(cells)
+}
+
+func tooMany(cells []Cell) error {
+	if len(cells) <= MaxCells {
 		return nil
 	}
-	return fault.New(fault.Invalid, "A group is model, key, project or org.").WithParam("group")
+	return fault.New(fault.Invalid, "This report has more than %d cells. Choose a shorter range or a coarser step.", MaxCells)
 }
 
 func cellOf(r q.ReportCellsRow) Cell {
-	c := Cell{Start: r.Start, Group: r.Grp, Requests: r.Requests, Errors: r.Errors, Charged: money.Nano(r.ChargedNano),
-		Overrun: money.Nano(r.OverrunNano), Saved: money.Nano(r.SavedNano), Decode: time.Duration(r.DecodeMsSum) * time.Millisecond}
-	if r.TtftCount > 0 {
-		c.TTFT = time.Duration(r.TtftMsSum/r.TtftCount) * time.Millisecond
-	}
-	c.Usage = usage.Vector{usage.Input: r.InputTokens, usage.Cached: r.CachedTokens, usage.CacheWrite: r.CacheWriteTokens, usage.Output: r.OutputTokens,
-		usage.Reasoning: r.ReasoningTokens, usage.Image: r.ImageTokens, usage.Audio: r.AudioTokens, usage.Requests: r.Requests}
-	return c
+	return Cell{Start: r.Start, Group: r.Grp, Sums: Sums{Requests: r.Requests, Errors: r.Errors, Charged: money.Nano(r.ChargedNano),
+		Overrun: money.Nano(r.OverrunNano), Saved: money.Nano(r.SavedNano), Decode: milliseconds(r.DecodeMsSum),
+		Streams: r.TtftCount, First: milliseconds(r.TtftMsSum),
+		Usage: usage.Vector{usage.Input: r.InputTokens, usage.Cached: r.CachedTokens, usage.CacheWrite: r.CacheWriteTokens, usage.Output: r.OutputTokens,
+			usage.Reasoning: r.ReasoningTokens, usage.Image: r.ImageTokens, usage.Audio: r.AudioTokens, usage.Requests: r.Requests}}}
 }
 
-func label(ctx context.Context, r *q.Queries, cells []Cell) error {
-	seen := map[ids.ID]string{}
+func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// label names the cells' groups, and makes one group of the playground's keys.
+func label(ctx context.Context, r *q.Queries, cells []Cell) ([]Cell, error) {
+	names, err := labels(ctx, r, cells)
+	if err != nil || len(names) == 0 {
+		return cells, err
+	}
+	out := cells[:0]
+	played := map[int64]int{} // start to the position of the playground's cell
+	for _, c := range cells {
+		name := names[c.Group]
+		if !name.Hidden {
+			c.Label = name.Label
+			out = append(out, c)
+			continue
+		}
+		if i, ok := played[c.Start.Unix()]; ok {
+			out[i].add(&c.Sums)
+			continue
+		}
+		c.Group, c.Label = Playground, playgroundLabel
+		played[c.Start.Unix()] = len(out)
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+func labels(ctx context.Context, r *q.Queries, cells []Cell) (map[ids.ID]q.ReportLabelsRow, error) {
+	seen := map[ids.ID]q.ReportLabelsRow{}
 	var list []ids.ID
 	for _, c := range cells {
 		if _, ok := seen[c.Group]; !ok && c.Group != ids.Nil {
-			seen[c.Group] = ""
+			seen[c.Group] = q.ReportLabelsRow{}
 			list = append(list, c.Group)
 		}
 	}
 	if len(list) == 0 {
-		return nil
+		return nil, nil
 	}
 	rows, err := r.ReportLabels(ctx, list)
-	if err != nil {
-		return err
-	}
 	for _, row := range rows {
-		seen[row.ID] = row.Label
+		seen[row.ID] = row
 	}
-	for i := range cells {
-		cells[i].Label = seen[cells[i].Group]
-	}
-	return nil
+	return seen, err
 }
 
 func opt(id ids.ID) *ids.ID {

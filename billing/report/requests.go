@@ -26,64 +26,127 @@ type Request struct {
 	Saved               money.Nano
 	Repriced            bool
 	Txn                 ids.ID // the ledger transaction; ids.Nil = nothing was charged
+	PutAside            string // why it was put into quarantine and not charged; "" = it was not
 }
 
 // Filter narrows a list of requests.
 type Filter struct {
 	Before     ids.ID // the last row of the page before; ids.Nil = the newest
-	Model, Key ids.ID // ids.Nil = all
+	Model, Key ids.ID // ids.Nil = all; Key may be Playground
 	Failed     bool   // only those that did not end complete
 	Limit      int
 }
 
+// newest is above every id that can exist.
 var newest = ids.ID{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+// lastDay is after every day that can have usage.
+var lastDay = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Requests is a page of an organization's requests, newest first.
 func (s *Service) Requests(ctx context.Context, by tenants.Actor, org ids.ID, f Filter) (out []Request, err error) {
-	before, day := newest, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
-	if f.Before != ids.Nil {
-		before, day = f.Before, ids.Day(f.Before)
+	if err := by.Require(tenants.UsageRead, org); err != nil {
+		return nil, err
 	}
-	limit := min(max(f.Limit, 1), MaxRows)
-	err = s.read(ctx, by, org, func(r *q.Queries) error {
-		rows, err := r.ReportRequests(ctx, q.ReportRequestsParams{Org: org, BeforeDay: day, BeforeID: before, Model: opt(f.Model), Key: opt(f.Key),
-			Failed: f.Failed, MaxRows: int32(limit)})
-		for _, row := range rows {
-			out = append(out, requestOf(row))
+	err = s.db.InTx(ctx, db.Org(org).ReadOnly(), func(tx pgx.Tx) error {
+		r := q.New(tx)
+		p, err := requestIDs(ctx, r, org, f)
+		if err != nil || len(p.Ids) == 0 {
+			out = nil
+			return err
+		}
+		rows, err := r.ReportRequests(ctx, p)
+		out = make([]Request, len(rows))
+		for i, row := range rows {
+			out[i] = requestOf(row)
 		}
 		return err
 	})
 	return out, err
 }
 
-// Request is one request, with the prices it was charged by.
+// requestIDs finds a page by the index that fits the filter.
+func requestIDs(ctx context.Context, r *q.Queries, org ids.ID, f Filter) (p q.ReportRequestsParams, err error) {
+	before, day := newest, lastDay
+	if f.Before != ids.Nil {
+		before, day = f.Before, ids.Day(f.Before)
+	}
+	limit := int32(min(max(f.Limit, 1), MaxRows))
+	played := f.Key == Playground
+	p.Org = org
+	add := func(day time.Time, id ids.ID) { p.Days, p.Ids = append(p.Days, day), append(p.Ids, id) }
+	switch {
+	case f.Key != ids.Nil && !played:
+		rows, err := r.ReportRequestIDsOfKey(ctx, q.ReportRequestIDsOfKeyParams{Org: org, Key: f.Key, BeforeID: before, BeforeDay: day,
+			Model: opt(f.Model), Failed: f.Failed, MaxRows: limit})
+		for _, row := range rows {
+			add(row.Day, row.ID)
+		}
+		return p, err
+	case f.Failed:
+		rows, err := r.ReportFailedRequestIDs(ctx, q.ReportFailedRequestIDsParams{Org: org, BeforeDay: day, BeforeID: before,
+			Model: opt(f.Model), Playground: played, MaxRows: limit})
+		for _, row := range rows {
+			add(row.Day, row.ID)
+		}
+		return p, err
+	}
+	rows, err := r.ReportRequestIDs(ctx, q.ReportRequestIDsParams{Org: org, BeforeDay: day, BeforeID: before, Model: opt(f.Model),
+		Playground: played, MaxRows: limit})
+	for _, row := range rows {
+		add(row.Day, row.ID)
+	}
+	return p, err
+}
+
+// Request is one request, with the prices it was charged by. One that was put aside is told with PutAside.
+// Errors: fault.NotFound, also for a request that is not rated yet.
 func (s *Service) Request(ctx context.Context, by tenants.Actor, org, id ids.ID) (out Request, v price.Version, err error) {
 	if err := by.Require(tenants.UsageRead, org); err != nil {
 		return out, v, err
 	}
+	found := false
 	err = s.db.InTx(ctx, db.Org(org).ReadOnly(), func(tx pgx.Tx) error {
-		rows, err := q.New(tx).ReportRequests(ctx, q.ReportRequestsParams{Org: org, BeforeDay: ids.Day(id), BeforeID: after(id), MaxRows: 1})
-		if err != nil {
+		rows, err := q.New(tx).ReportRequests(ctx, q.ReportRequestsParams{Org: org, Days: []time.Time{ids.Day(id)}, Ids: []ids.ID{id}})
+		if found = len(rows) > 0; err != nil || !found {
 			return err
-		}
-		if len(rows) == 0 || rows[0].ID != id {
-			return fault.New(fault.NotFound, "There is no such request, or it has not been rated yet (that takes a second).").WithCode("not_found")
 		}
 		out = requestOf(rows[0])
 		v, err = price.ByID(ctx, tx, out.Event.PriceVersion)
 		return err
 	})
-	return out, v, err
+	if err != nil || found {
+		return out, v, err
+	}
+	return s.putAside(ctx, org, id)
 }
 
-// after is the next id in order.
-func after(id ids.ID) ids.ID {
-	for i := len(id) - 1; i >= 0; i-- {
-		if id[i]++; id[i] != 0 {
-			break
+// putAside looks for a request in quarantine. The caller has checked who asks.
+func (s *Service) putAside(ctx context.Context, org, id ids.ID) (out Request, v price.Version, err error) {
+	err = s.db.InTx(ctx, db.System().ReadOnly(), func(tx pgx.Tx) error {
+		rows, err := q.New(tx).ReportPutAside(ctx, q.ReportPutAsideParams{Org: org, MaxRows: MaxRows})
+		if err != nil {
+			return err
 		}
-	}
-	return id
+		for _, row := range rows {
+			var e usage.Event
+			if json.Unmarshal(row.Payload, &e) != nil || e.ID != id {
+				continue // garbage is why it is there
+			}
+			out = Request{Event: e, PutAside: row.Reason}
+			names, err := labels(ctx, q.New(tx), []Cell{{Group: e.Model}})
+			out.Model = names[e.Model].Label
+			if err != nil {
+				return err
+			}
+			if v, err = price.ByID(ctx, tx, e.PriceVersion); fault.Is(err, fault.NotFound) {
+				err = nil // it may name a version that never was
+			}
+			return err
+		}
+		return fault.New(fault.NotFound, "There is no such request, or it has not been rated yet (that takes a second).").WithCode("not_found")
+	})
+	return out, v, err
 }
 
 func requestOf(r q.ReportRequestsRow) Request {
@@ -107,4 +170,23 @@ func requestOf(r q.ReportRequestsRow) Request {
 		out.Txn = *r.TxnID
 	}
 	return out
+}
+
+// Unit is a unit that requests name, though it may be gone.
+type Unit struct{ Name, Engine string }
+
+// Units names the units of attempts, for members and operators alike: a unit is no secret, its address is.
+func (s *Service) Units(ctx context.Context, by tenants.Actor, org ids.ID, list []ids.ID) (map[ids.ID]Unit, error) {
+	out := map[ids.ID]Unit{}
+	if len(list) == 0 {
+		return out, nil
+	}
+	err := s.read(ctx, by, org, func(r *q.Queries) error {
+		rows, err := r.ReportUnits(ctx, list)
+		for _, row := range rows {
+			out[row.ID] = Unit{row.Name, row.Engine}
+		}
+		return err
+	})
+	return out, err
 }

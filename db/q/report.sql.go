@@ -12,41 +12,128 @@ import (
 	"millrace/internal/ids"
 )
 
+const reportAllCells = `-- name: ReportAllCells :many
+SELECT s.start::timestamptz AS start, c.org_id, c.model_id, c.requests, c.errors, c.input_tokens, c.cached_tokens, c.cache_write_tokens,
+       c.output_tokens, c.reasoning_tokens, c.image_tokens, c.audio_tokens, c.charged_nano, c.overrun_nano, c.saved_nano,
+       c.ttft_ms_sum, c.ttft_count, c.decode_ms_sum
+  FROM (SELECT unnest($1::timestamptz[]) AS start, unnest($2::timestamptz[]) AS stop) s
+ CROSS JOIN LATERAL (
+    SELECT r.org_id, r.model_id, sum(r.requests)::bigint AS requests, sum(r.errors)::bigint AS errors,
+           sum(r.input_tokens)::bigint AS input_tokens, sum(r.cached_tokens)::bigint AS cached_tokens,
+           sum(r.cache_write_tokens)::bigint AS cache_write_tokens, sum(r.output_tokens)::bigint AS output_tokens,
+           sum(r.reasoning_tokens)::bigint AS reasoning_tokens, sum(r.image_tokens)::bigint AS image_tokens,
+           sum(r.audio_tokens)::bigint AS audio_tokens,
+           sum(r.charged_nano)::bigint AS charged_nano, sum(r.overrun_nano)::bigint AS overrun_nano, sum(r.saved_nano)::bigint AS saved_nano,
+           sum(r.ttft_ms_sum)::bigint AS ttft_ms_sum, sum(r.ttft_count)::bigint AS ttft_count, sum(r.decode_ms_sum)::bigint AS decode_ms_sum
+      FROM usage_rollups r
+     WHERE r.bucket >= s.start AND r.bucket < s.stop
+     GROUP BY 1, 2) c
+ ORDER BY 1, 2, 3 LIMIT $3
+`
+
+type ReportAllCellsParams struct {
+	Starts  []time.Time
+	Stops   []time.Time
+	MaxRows int32
+}
+
+type ReportAllCellsRow struct {
+	Start            time.Time
+	OrgID            ids.ID
+	ModelID          ids.ID
+	Requests         int64
+	Errors           int64
+	InputTokens      int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	OutputTokens     int64
+	ReasoningTokens  int64
+	ImageTokens      int64
+	AudioTokens      int64
+	ChargedNano      int64
+	OverrunNano      int64
+	SavedNano        int64
+	TtftMsSum        int64
+	TtftCount        int64
+	DecodeMsSum      int64
+}
+
+// Usage of all organizations by step, organization and model; every other sum over organizations is made of these.
+func (q *Queries) ReportAllCells(ctx context.Context, arg ReportAllCellsParams) ([]ReportAllCellsRow, error) {
+	rows, err := q.db.Query(ctx, reportAllCells, arg.Starts, arg.Stops, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReportAllCellsRow
+	for rows.Next() {
+		var i ReportAllCellsRow
+		if err := rows.Scan(
+			&i.Start,
+			&i.OrgID,
+			&i.ModelID,
+			&i.Requests,
+			&i.Errors,
+			&i.InputTokens,
+			&i.CachedTokens,
+			&i.CacheWriteTokens,
+			&i.OutputTokens,
+			&i.ReasoningTokens,
+			&i.ImageTokens,
+			&i.AudioTokens,
+			&i.ChargedNano,
+			&i.OverrunNano,
+			&i.SavedNano,
+			&i.TtftMsSum,
+			&i.TtftCount,
+			&i.DecodeMsSum,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const reportCells = `-- name: ReportCells :many
 
-SELECT (CASE $1::text
-          WHEN 'day' THEN date_trunc('day', r.bucket, $2::text)
-          WHEN 'hour' THEN date_trunc('hour', r.bucket, $2::text)
-          ELSE $3::timestamptz END)::timestamptz AS start,
-       (CASE $4::text WHEN 'model' THEN r.model_id WHEN 'key' THEN r.key_id WHEN 'project' THEN r.project_id WHEN 'org' THEN r.org_id
-          ELSE '00000000-0000-0000-0000-000000000000'::uuid END)::uuid AS grp,
-       sum(r.requests)::bigint AS requests, sum(r.errors)::bigint AS errors,
-       sum(r.input_tokens)::bigint AS input_tokens, sum(r.cached_tokens)::bigint AS cached_tokens,
-       sum(r.cache_write_tokens)::bigint AS cache_write_tokens, sum(r.output_tokens)::bigint AS output_tokens,
-       sum(r.reasoning_tokens)::bigint AS reasoning_tokens, sum(r.image_tokens)::bigint AS image_tokens,
-       sum(r.audio_tokens)::bigint AS audio_tokens,
-       sum(r.charged_nano)::bigint AS charged_nano, sum(r.overrun_nano)::bigint AS overrun_nano, sum(r.saved_nano)::bigint AS saved_nano,
-       sum(r.ttft_ms_sum)::bigint AS ttft_ms_sum, sum(r.ttft_count)::bigint AS ttft_count, sum(r.decode_ms_sum)::bigint AS decode_ms_sum
-  FROM usage_rollups r
- WHERE r.bucket >= $3 AND r.bucket < $5
-   AND ($6::uuid IS NULL OR r.org_id = $6)
-   AND ($7::uuid IS NULL OR r.model_id = $7)
-   AND ($8::uuid IS NULL OR r.key_id = $8)
-   AND ($9::uuid IS NULL OR r.project_id = $9)
- GROUP BY 1, 2 ORDER BY 1, 2 LIMIT $10
+SELECT s.start::timestamptz AS start, c.grp::uuid AS grp, c.requests, c.errors, c.input_tokens, c.cached_tokens, c.cache_write_tokens,
+       c.output_tokens, c.reasoning_tokens, c.image_tokens, c.audio_tokens, c.charged_nano, c.overrun_nano, c.saved_nano,
+       c.ttft_ms_sum, c.ttft_count, c.decode_ms_sum
+  FROM (SELECT unnest($1::timestamptz[]) AS start, unnest($2::timestamptz[]) AS stop) s
+ CROSS JOIN LATERAL (
+    SELECT (CASE $3::text WHEN 'model' THEN r.model_id WHEN 'key' THEN r.key_id WHEN 'project' THEN r.project_id WHEN 'org' THEN r.org_id
+              ELSE '00000000-0000-0000-0000-000000000000'::uuid END) AS grp,
+           sum(r.requests)::bigint AS requests, sum(r.errors)::bigint AS errors,
+           sum(r.input_tokens)::bigint AS input_tokens, sum(r.cached_tokens)::bigint AS cached_tokens,
+           sum(r.cache_write_tokens)::bigint AS cache_write_tokens, sum(r.output_tokens)::bigint AS output_tokens,
+           sum(r.reasoning_tokens)::bigint AS reasoning_tokens, sum(r.image_tokens)::bigint AS image_tokens,
+           sum(r.audio_tokens)::bigint AS audio_tokens,
+           sum(r.charged_nano)::bigint AS charged_nano, sum(r.overrun_nano)::bigint AS overrun_nano, sum(r.saved_nano)::bigint AS saved_nano,
+           sum(r.ttft_ms_sum)::bigint AS ttft_ms_sum, sum(r.ttft_count)::bigint AS ttft_count, sum(r.decode_ms_sum)::bigint AS decode_ms_sum
+      FROM usage_rollups r
+     WHERE r.org_id = $4 AND r.bucket >= s.start AND r.bucket < s.stop
+       AND ($5::uuid IS NULL OR r.model_id = $5)
+       AND ($6::uuid IS NULL OR r.project_id = $6)
+       AND ($7::uuid IS NULL OR r.key_id = $7)
+       AND (NOT $8::bool OR r.key_id IN (SELECT k.id FROM api_keys k WHERE k.org_id = $4 AND k.hidden))
+     GROUP BY 1) c
+ ORDER BY 1, 2 LIMIT $9
 `
 
 type ReportCellsParams struct {
-	Step    string
-	Zone    string
-	Since   time.Time
-	Grp     string
-	Until   time.Time
-	Org     *ids.ID
-	Model   *ids.ID
-	Key     *ids.ID
-	Project *ids.ID
-	MaxRows int32
+	Starts     []time.Time
+	Stops      []time.Time
+	Grp        string
+	Org        ids.ID
+	Model      *ids.ID
+	Project    *ids.ID
+	Key        *ids.ID
+	Playground bool
+	MaxRows    int32
 }
 
 type ReportCellsRow struct {
@@ -69,18 +156,19 @@ type ReportCellsRow struct {
 	DecodeMsSum      int64
 }
 
-// Reads of rated usage, for pages, the control API and exports. Every one of them reads rollups or one request.
+// Reads of rated usage, for pages, the control API and exports. Sums come from rollups, single requests from usage_events.
+// Queries of one organization and of all are apart, so that no plan has to serve both.
+// Usage by step and group. The caller cuts the steps: days in a zone, hours, or one for all.
 func (q *Queries) ReportCells(ctx context.Context, arg ReportCellsParams) ([]ReportCellsRow, error) {
 	rows, err := q.db.Query(ctx, reportCells,
-		arg.Step,
-		arg.Zone,
-		arg.Since,
+		arg.Starts,
+		arg.Stops,
 		arg.Grp,
-		arg.Until,
 		arg.Org,
 		arg.Model,
-		arg.Key,
 		arg.Project,
+		arg.Key,
+		arg.Playground,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -119,20 +207,142 @@ func (q *Queries) ReportCells(ctx context.Context, arg ReportCellsParams) ([]Rep
 	return items, nil
 }
 
+const reportChargedSince = `-- name: ReportChargedSince :one
+SELECT coalesce(sum(charged_nano), 0)::bigint AS charged_nano FROM usage_rollups WHERE org_id = $1 AND bucket >= $2
+`
+
+type ReportChargedSinceParams struct {
+	Org   ids.ID
+	Since time.Time
+}
+
+func (q *Queries) ReportChargedSince(ctx context.Context, arg ReportChargedSinceParams) (int64, error) {
+	row := q.db.QueryRow(ctx, reportChargedSince, arg.Org, arg.Since)
+	var charged_nano int64
+	err := row.Scan(&charged_nano)
+	return charged_nano, err
+}
+
+const reportFailedRequestIDs = `-- name: ReportFailedRequestIDs :many
+SELECT e.day, e.id FROM usage_events e
+ WHERE e.org_id = $1 AND (e.day, e.id) < ($2::date, $3::uuid) AND e.day <= $2::date
+   AND e.ending <> 'complete'
+   AND ($4::uuid IS NULL OR e.model_id = $4)
+   AND (NOT $5::bool OR e.key_id IN (SELECT k.id FROM api_keys k WHERE k.org_id = $1 AND k.hidden))
+ ORDER BY e.day DESC, e.id DESC LIMIT $6
+`
+
+type ReportFailedRequestIDsParams struct {
+	Org        ids.ID
+	BeforeDay  time.Time
+	BeforeID   ids.ID
+	Model      *ids.ID
+	Playground bool
+	MaxRows    int32
+}
+
+type ReportFailedRequestIDsRow struct {
+	Day time.Time
+	ID  ids.ID
+}
+
+func (q *Queries) ReportFailedRequestIDs(ctx context.Context, arg ReportFailedRequestIDsParams) ([]ReportFailedRequestIDsRow, error) {
+	rows, err := q.db.Query(ctx, reportFailedRequestIDs,
+		arg.Org,
+		arg.BeforeDay,
+		arg.BeforeID,
+		arg.Model,
+		arg.Playground,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReportFailedRequestIDsRow
+	for rows.Next() {
+		var i ReportFailedRequestIDsRow
+		if err := rows.Scan(&i.Day, &i.ID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const reportFirstTokenSteps = `-- name: ReportFirstTokenSteps :many
+SELECT s.number::int AS number, (percentile_disc(0.5) WITHIN GROUP (ORDER BY e.ms))::bigint AS p50
+  FROM (SELECT unnest($1::int[]) AS number, unnest($2::uuid[]) AS from_id, unnest($3::uuid[]) AS to_id,
+               unnest($4::date[]) AS from_day, unnest($5::date[]) AS to_day) s
+ CROSS JOIN LATERAL (
+    SELECT (extract(epoch FROM u.first_token_at - u.started_at) * 1000)::bigint AS ms
+      FROM usage_events u
+     WHERE u.org_id = $6 AND u.day >= s.from_day AND u.day <= s.to_day AND u.id >= s.from_id AND u.id < s.to_id AND u.first_token_at IS NOT NULL
+     ORDER BY u.day DESC, u.id DESC LIMIT $7) e
+ GROUP BY 1 ORDER BY 1
+`
+
+type ReportFirstTokenStepsParams struct {
+	Numbers  []int32
+	FromIds  []ids.ID
+	ToIds    []ids.ID
+	FromDays []time.Time
+	ToDays   []time.Time
+	Org      ids.ID
+	MaxRows  int32
+}
+
+type ReportFirstTokenStepsRow struct {
+	Number int32
+	P50    int64
+}
+
+// The median per step, of at most max_rows of its newest streams. from_ids and to_ids bound each step's requests.
+func (q *Queries) ReportFirstTokenSteps(ctx context.Context, arg ReportFirstTokenStepsParams) ([]ReportFirstTokenStepsRow, error) {
+	rows, err := q.db.Query(ctx, reportFirstTokenSteps,
+		arg.Numbers,
+		arg.FromIds,
+		arg.ToIds,
+		arg.FromDays,
+		arg.ToDays,
+		arg.Org,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReportFirstTokenStepsRow
+	for rows.Next() {
+		var i ReportFirstTokenStepsRow
+		if err := rows.Scan(&i.Number, &i.P50); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const reportFirstTokens = `-- name: ReportFirstTokens :one
 SELECT coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY ms), 0)::bigint AS p50,
        coalesce(percentile_disc(0.95) WITHIN GROUP (ORDER BY ms), 0)::bigint AS p95, count(*)::bigint AS n
   FROM (SELECT (extract(epoch FROM e.first_token_at - e.started_at) * 1000)::bigint AS ms
           FROM usage_events e
-         WHERE e.day >= $1::date AND e.id >= $2::uuid AND e.first_token_at IS NOT NULL
-           AND ($3::uuid IS NULL OR e.org_id = $3)
-         ORDER BY e.day DESC, e.id DESC LIMIT 5000) newest
+         WHERE e.org_id = $1 AND e.day >= $2::date AND e.id >= $3::uuid AND e.first_token_at IS NOT NULL
+         ORDER BY e.day DESC, e.id DESC LIMIT $4) newest
 `
 
 type ReportFirstTokensParams struct {
+	Org      ids.ID
 	SinceDay time.Time
 	SinceID  ids.ID
-	Org      *ids.ID
+	MaxRows  int32
 }
 
 type ReportFirstTokensRow struct {
@@ -141,26 +351,92 @@ type ReportFirstTokensRow struct {
 	N   int64
 }
 
-// Quantiles of the time to first token in milliseconds, over at most the newest 5,000 streamed requests since a moment.
+// Quantiles of the time to first token in milliseconds, over an organization's newest streams since a moment.
 func (q *Queries) ReportFirstTokens(ctx context.Context, arg ReportFirstTokensParams) (ReportFirstTokensRow, error) {
-	row := q.db.QueryRow(ctx, reportFirstTokens, arg.SinceDay, arg.SinceID, arg.Org)
+	row := q.db.QueryRow(ctx, reportFirstTokens,
+		arg.Org,
+		arg.SinceDay,
+		arg.SinceID,
+		arg.MaxRows,
+	)
 	var i ReportFirstTokensRow
 	err := row.Scan(&i.P50, &i.P95, &i.N)
 	return i, err
 }
 
+const reportHasUsage = `-- name: ReportHasUsage :one
+SELECT EXISTS (SELECT FROM usage_rollups WHERE org_id = $1) AS found
+`
+
+func (q *Queries) ReportHasUsage(ctx context.Context, org ids.ID) (bool, error) {
+	row := q.db.QueryRow(ctx, reportHasUsage, org)
+	var found bool
+	err := row.Scan(&found)
+	return found, err
+}
+
+const reportKeySpend = `-- name: ReportKeySpend :many
+SELECT r.key_id, r.project_id, r.model_id, coalesce(sum(r.charged_nano) FILTER (WHERE r.bucket >= $1), 0)::bigint AS charged_nano,
+       max(r.bucket)::timestamptz AS last_bucket
+  FROM usage_rollups r WHERE r.org_id = $2 AND r.bucket >= least($1::timestamptz, $3::timestamptz)
+ GROUP BY 1, 2, 3
+`
+
+type ReportKeySpendParams struct {
+	SpendSince time.Time
+	Org        ids.ID
+	ModelSince time.Time
+}
+
+type ReportKeySpendRow struct {
+	KeyID       ids.ID
+	ProjectID   ids.ID
+	ModelID     ids.ID
+	ChargedNano int64
+	LastBucket  time.Time
+}
+
+// What the keys of an organization cost since a moment, and their last model since an earlier one.
+func (q *Queries) ReportKeySpend(ctx context.Context, arg ReportKeySpendParams) ([]ReportKeySpendRow, error) {
+	rows, err := q.db.Query(ctx, reportKeySpend, arg.SpendSince, arg.Org, arg.ModelSince)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReportKeySpendRow
+	for rows.Next() {
+		var i ReportKeySpendRow
+		if err := rows.Scan(
+			&i.KeyID,
+			&i.ProjectID,
+			&i.ModelID,
+			&i.ChargedNano,
+			&i.LastBucket,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const reportLabels = `-- name: ReportLabels :many
-SELECT id, name::text AS label FROM models WHERE id = ANY($1::uuid[])
-UNION ALL SELECT id, name FROM api_keys WHERE id = ANY($1::uuid[])
-UNION ALL SELECT id, name FROM projects WHERE id = ANY($1::uuid[])
-UNION ALL SELECT org_id, name FROM orgs WHERE org_id = ANY($1::uuid[])
+SELECT id, name::text AS label, false AS hidden FROM models WHERE id = ANY($1::uuid[])
+UNION ALL SELECT id, name, hidden FROM api_keys WHERE id = ANY($1::uuid[])
+UNION ALL SELECT id, name, false FROM projects WHERE id = ANY($1::uuid[])
+UNION ALL SELECT org_id, name, false FROM orgs WHERE org_id = ANY($1::uuid[])
 `
 
 type ReportLabelsRow struct {
-	ID    ids.ID
-	Label string
+	ID     ids.ID
+	Label  string
+	Hidden bool
 }
 
+// How groups read. hidden = a key of the playground.
 func (q *Queries) ReportLabels(ctx context.Context, list []ids.ID) ([]ReportLabelsRow, error) {
 	rows, err := q.db.Query(ctx, reportLabels, list)
 	if err != nil {
@@ -170,7 +446,7 @@ func (q *Queries) ReportLabels(ctx context.Context, list []ids.ID) ([]ReportLabe
 	var items []ReportLabelsRow
 	for rows.Next() {
 		var i ReportLabelsRow
-		if err := rows.Scan(&i.ID, &i.Label); err != nil {
+		if err := rows.Scan(&i.ID, &i.Label, &i.Hidden); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -198,55 +474,33 @@ func (q *Queries) ReportLastReconcile(ctx context.Context) (ReconcileRun, error)
 	return i, err
 }
 
-const reportLedger = `-- name: ReportLedger :many
-SELECT t.id, t.day, t.kind, t.memo, t.created_at,
-       (-sum(e.amount_nano) FILTER (WHERE e.account IN ('prepaid_paid', 'prepaid_promo', 'receivable')))::bigint AS amount_nano
-  FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
- WHERE t.org_id = $1 AND (t.day, t.id) < ($2::date, $3::uuid) AND t.day <= $2::date
-   AND e.account IN ('prepaid_paid', 'prepaid_promo', 'receivable')
- GROUP BY t.id, t.day, t.kind, t.memo, t.created_at
- ORDER BY t.day DESC, t.id DESC LIMIT $4
+const reportLastRequests = `-- name: ReportLastRequests :many
+SELECT l.org_id::uuid AS org_id, l.id::uuid AS id
+  FROM (SELECT o.org_id, (SELECT e.id FROM usage_events e
+                           WHERE e.org_id = o.org_id AND e.day >= (o.last_bucket - interval '1 day')::date
+                           ORDER BY e.day DESC, e.id DESC LIMIT 1) AS id
+          FROM (SELECT w.org_id, (SELECT max(r.bucket) FROM usage_rollups r WHERE r.org_id = w.org_id) AS last_bucket
+                  FROM (SELECT unnest($1::uuid[]) AS org_id) w) o
+         WHERE o.last_bucket IS NOT NULL) l
+ WHERE l.id IS NOT NULL
 `
 
-type ReportLedgerParams struct {
-	Org       ids.ID
-	BeforeDay time.Time
-	BeforeID  ids.ID
-	MaxRows   int32
+type ReportLastRequestsRow struct {
+	OrgID ids.ID
+	ID    ids.ID
 }
 
-type ReportLedgerRow struct {
-	ID         ids.ID
-	Day        time.Time
-	Kind       string
-	Memo       string
-	CreatedAt  time.Time
-	AmountNano int64
-}
-
-// Movements of what an organization may spend, newest first. A usage transaction of a batch is a line; pages add days up.
-func (q *Queries) ReportLedger(ctx context.Context, arg ReportLedgerParams) ([]ReportLedgerRow, error) {
-	rows, err := q.db.Query(ctx, reportLedger,
-		arg.Org,
-		arg.BeforeDay,
-		arg.BeforeID,
-		arg.MaxRows,
-	)
+// The newest request of each of some organizations. Rollups tell the day.
+func (q *Queries) ReportLastRequests(ctx context.Context, orgs []ids.ID) ([]ReportLastRequestsRow, error) {
+	rows, err := q.db.Query(ctx, reportLastRequests, orgs)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ReportLedgerRow
+	var items []ReportLastRequestsRow
 	for rows.Next() {
-		var i ReportLedgerRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.Day,
-			&i.Kind,
-			&i.Memo,
-			&i.CreatedAt,
-			&i.AmountNano,
-		); err != nil {
+		var i ReportLastRequestsRow
+		if err := rows.Scan(&i.OrgID, &i.ID); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -255,78 +509,6 @@ func (q *Queries) ReportLedger(ctx context.Context, arg ReportLedgerParams) ([]R
 		return nil, err
 	}
 	return items, nil
-}
-
-const reportLedgerDays = `-- name: ReportLedgerDays :many
-SELECT t.day, t.kind, (CASE WHEN t.kind = 'usage' THEN '' ELSE t.memo END)::text AS memo,
-       max(t.created_at)::timestamptz AS at, count(DISTINCT t.id)::bigint AS txns, (array_agg(t.id ORDER BY t.id DESC))[1]::uuid AS last_txn,
-       (-sum(e.amount_nano))::bigint AS amount_nano
-  FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
- WHERE t.org_id = $1 AND t.day < $2::date AND e.account IN ('prepaid_paid', 'prepaid_promo', 'receivable')
- GROUP BY t.day, t.kind, 3, (CASE WHEN t.kind = 'usage' THEN t.day::text ELSE t.id::text END)
- ORDER BY t.day DESC, at DESC LIMIT $3
-`
-
-type ReportLedgerDaysParams struct {
-	Org       ids.ID
-	BeforeDay time.Time
-	MaxRows   int32
-}
-
-type ReportLedgerDaysRow struct {
-	Day        time.Time
-	Kind       string
-	Memo       string
-	At         time.Time
-	Txns       int64
-	LastTxn    ids.ID
-	AmountNano int64
-}
-
-// The same, with usage added up by day: what a customer reads.
-func (q *Queries) ReportLedgerDays(ctx context.Context, arg ReportLedgerDaysParams) ([]ReportLedgerDaysRow, error) {
-	rows, err := q.db.Query(ctx, reportLedgerDays, arg.Org, arg.BeforeDay, arg.MaxRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ReportLedgerDaysRow
-	for rows.Next() {
-		var i ReportLedgerDaysRow
-		if err := rows.Scan(
-			&i.Day,
-			&i.Kind,
-			&i.Memo,
-			&i.At,
-			&i.Txns,
-			&i.LastTxn,
-			&i.AmountNano,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const reportLedgerTotal = `-- name: ReportLedgerTotal :one
-SELECT coalesce(-sum(e.amount_nano), 0)::bigint FROM ledger_entries e
- WHERE e.org_id = $1 AND e.day < $2::date AND e.account IN ('prepaid_paid', 'prepaid_promo', 'receivable')
-`
-
-type ReportLedgerTotalParams struct {
-	Org       ids.ID
-	BeforeDay time.Time
-}
-
-func (q *Queries) ReportLedgerTotal(ctx context.Context, arg ReportLedgerTotalParams) (int64, error) {
-	row := q.db.QueryRow(ctx, reportLedgerTotal, arg.Org, arg.BeforeDay)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
 }
 
 const reportOpenEpochs = `-- name: ReportOpenEpochs :many
@@ -370,38 +552,51 @@ func (q *Queries) ReportOpenEpochs(ctx context.Context) ([]ReportOpenEpochsRow, 
 	return items, nil
 }
 
-const reportOrgActivity = `-- name: ReportOrgActivity :many
-SELECT r.org_id, sum(r.charged_nano)::bigint AS charged_nano, sum(r.requests)::bigint AS requests, max(r.bucket)::timestamptz AS last_bucket
-  FROM usage_rollups r WHERE r.bucket >= $1 AND r.org_id = ANY($2::uuid[]) GROUP BY 1
+const reportOtherTxns = `-- name: ReportOtherTxns :many
+SELECT t.id, t.day, t.kind, t.memo, (-sum(e.amount_nano))::bigint AS amount_nano
+  FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
+ WHERE t.org_id = $1 AND t.kind <> 'usage' AND (t.day, t.id) < ($2::date, $3::uuid) AND t.day <= $2::date
+   AND e.account IN ('prepaid_paid', 'prepaid_promo', 'receivable')
+ GROUP BY t.id, t.day, t.kind, t.memo
+ ORDER BY t.day DESC, t.id DESC LIMIT $4
 `
 
-type ReportOrgActivityParams struct {
-	Since time.Time
-	Orgs  []ids.ID
+type ReportOtherTxnsParams struct {
+	Org       ids.ID
+	BeforeDay time.Time
+	BeforeID  ids.ID
+	MaxRows   int32
 }
 
-type ReportOrgActivityRow struct {
-	OrgID       ids.ID
-	ChargedNano int64
-	Requests    int64
-	LastBucket  time.Time
+type ReportOtherTxnsRow struct {
+	ID         ids.ID
+	Day        time.Time
+	Kind       string
+	Memo       string
+	AmountNano int64
 }
 
-// Per organization: usage since a moment and its last bucket.
-func (q *Queries) ReportOrgActivity(ctx context.Context, arg ReportOrgActivityParams) ([]ReportOrgActivityRow, error) {
-	rows, err := q.db.Query(ctx, reportOrgActivity, arg.Since, arg.Orgs)
+// Ledger transactions that are not usage and move what an organization may spend, newest first.
+func (q *Queries) ReportOtherTxns(ctx context.Context, arg ReportOtherTxnsParams) ([]ReportOtherTxnsRow, error) {
+	rows, err := q.db.Query(ctx, reportOtherTxns,
+		arg.Org,
+		arg.BeforeDay,
+		arg.BeforeID,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ReportOrgActivityRow
+	var items []ReportOtherTxnsRow
 	for rows.Next() {
-		var i ReportOrgActivityRow
+		var i ReportOtherTxnsRow
 		if err := rows.Scan(
-			&i.OrgID,
-			&i.ChargedNano,
-			&i.Requests,
-			&i.LastBucket,
+			&i.ID,
+			&i.Day,
+			&i.Kind,
+			&i.Memo,
+			&i.AmountNano,
 		); err != nil {
 			return nil, err
 		}
@@ -413,8 +608,28 @@ func (q *Queries) ReportOrgActivity(ctx context.Context, arg ReportOrgActivityPa
 	return items, nil
 }
 
+const reportOtherTxnsSince = `-- name: ReportOtherTxnsSince :one
+SELECT coalesce(-sum(e.amount_nano), 0)::bigint AS amount_nano
+  FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
+ WHERE t.org_id = $1 AND t.kind <> 'usage' AND (t.day, t.id) >= ($2::date, $3::uuid) AND t.day >= $2::date
+   AND e.account IN ('prepaid_paid', 'prepaid_promo', 'receivable')
+`
+
+type ReportOtherTxnsSinceParams struct {
+	Org      ids.ID
+	SinceDay time.Time
+	SinceID  ids.ID
+}
+
+func (q *Queries) ReportOtherTxnsSince(ctx context.Context, arg ReportOtherTxnsSinceParams) (int64, error) {
+	row := q.db.QueryRow(ctx, reportOtherTxnsSince, arg.Org, arg.SinceDay, arg.SinceID)
+	var amount_nano int64
+	err := row.Scan(&amount_nano)
+	return amount_nano, err
+}
+
 const reportOverrunTotal = `-- name: ReportOverrunTotal :one
-SELECT coalesce(sum(overrun_nano), 0)::bigint AS nano, coalesce(count(*) , 0)::bigint AS n FROM usage_events
+SELECT coalesce(sum(overrun_nano), 0)::bigint AS nano, count(*)::bigint AS n FROM usage_events
  WHERE day >= $1::date AND overrun_nano > 0
 `
 
@@ -432,12 +647,15 @@ func (q *Queries) ReportOverrunTotal(ctx context.Context, sinceDay time.Time) (R
 
 const reportOverruns = `-- name: ReportOverruns :many
 SELECT e.id, e.org_id, o.name AS org_name, e.overrun_nano, e.ended_at, e.ending FROM usage_events e JOIN orgs o ON o.org_id = e.org_id
- WHERE e.day >= $1::date AND e.overrun_nano > 0 ORDER BY e.day DESC, e.id DESC LIMIT $2
+ WHERE e.overrun_nano > 0 AND e.day >= $1::date AND e.day <= $2::date AND e.id < $3::uuid
+ ORDER BY e.id DESC LIMIT $4
 `
 
 type ReportOverrunsParams struct {
-	SinceDay time.Time
-	MaxRows  int32
+	SinceDay  time.Time
+	BeforeDay time.Time
+	BeforeID  ids.ID
+	MaxRows   int32
 }
 
 type ReportOverrunsRow struct {
@@ -450,7 +668,12 @@ type ReportOverrunsRow struct {
 }
 
 func (q *Queries) ReportOverruns(ctx context.Context, arg ReportOverrunsParams) ([]ReportOverrunsRow, error) {
-	rows, err := q.db.Query(ctx, reportOverruns, arg.SinceDay, arg.MaxRows)
+	rows, err := q.db.Query(ctx, reportOverruns,
+		arg.SinceDay,
+		arg.BeforeDay,
+		arg.BeforeID,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -466,6 +689,41 @@ func (q *Queries) ReportOverruns(ctx context.Context, arg ReportOverrunsParams) 
 			&i.EndedAt,
 			&i.Ending,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const reportPutAside = `-- name: ReportPutAside :many
+SELECT reason, payload FROM quarantine WHERE org_id = $1::uuid AND resolved_at IS NULL ORDER BY id DESC LIMIT $2
+`
+
+type ReportPutAsideParams struct {
+	Org     ids.ID
+	MaxRows int32
+}
+
+type ReportPutAsideRow struct {
+	Reason  string
+	Payload []byte
+}
+
+// Unresolved events of an organization that were put aside, newest first.
+func (q *Queries) ReportPutAside(ctx context.Context, arg ReportPutAsideParams) ([]ReportPutAsideRow, error) {
+	rows, err := q.db.Query(ctx, reportPutAside, arg.Org, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReportPutAsideRow
+	for rows.Next() {
+		var i ReportPutAsideRow
+		if err := rows.Scan(&i.Reason, &i.Payload); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -530,29 +788,122 @@ func (q *Queries) ReportQuarantineCount(ctx context.Context) (int64, error) {
 	return count, err
 }
 
+const reportRequestIDs = `-- name: ReportRequestIDs :many
+SELECT e.day, e.id FROM usage_events e
+ WHERE e.org_id = $1 AND (e.day, e.id) < ($2::date, $3::uuid) AND e.day <= $2::date
+   AND ($4::uuid IS NULL OR e.model_id = $4)
+   AND (NOT $5::bool OR e.key_id IN (SELECT k.id FROM api_keys k WHERE k.org_id = $1 AND k.hidden))
+ ORDER BY e.day DESC, e.id DESC LIMIT $6
+`
+
+type ReportRequestIDsParams struct {
+	Org        ids.ID
+	BeforeDay  time.Time
+	BeforeID   ids.ID
+	Model      *ids.ID
+	Playground bool
+	MaxRows    int32
+}
+
+type ReportRequestIDsRow struct {
+	Day time.Time
+	ID  ids.ID
+}
+
+// A page of requests, newest first; before is the id of the last row of the page before. Each of the three ways to find
+// them has an index of its own.
+func (q *Queries) ReportRequestIDs(ctx context.Context, arg ReportRequestIDsParams) ([]ReportRequestIDsRow, error) {
+	rows, err := q.db.Query(ctx, reportRequestIDs,
+		arg.Org,
+		arg.BeforeDay,
+		arg.BeforeID,
+		arg.Model,
+		arg.Playground,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReportRequestIDsRow
+	for rows.Next() {
+		var i ReportRequestIDsRow
+		if err := rows.Scan(&i.Day, &i.ID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const reportRequestIDsOfKey = `-- name: ReportRequestIDsOfKey :many
+SELECT e.day, e.id FROM usage_events e
+ WHERE e.org_id = $1 AND e.key_id = $2 AND e.id < $3::uuid AND e.day <= $4::date
+   AND ($5::uuid IS NULL OR e.model_id = $5)
+   AND (NOT $6::bool OR e.ending <> 'complete')
+ ORDER BY e.id DESC LIMIT $7
+`
+
+type ReportRequestIDsOfKeyParams struct {
+	Org       ids.ID
+	Key       ids.ID
+	BeforeID  ids.ID
+	BeforeDay time.Time
+	Model     *ids.ID
+	Failed    bool
+	MaxRows   int32
+}
+
+type ReportRequestIDsOfKeyRow struct {
+	Day time.Time
+	ID  ids.ID
+}
+
+func (q *Queries) ReportRequestIDsOfKey(ctx context.Context, arg ReportRequestIDsOfKeyParams) ([]ReportRequestIDsOfKeyRow, error) {
+	rows, err := q.db.Query(ctx, reportRequestIDsOfKey,
+		arg.Org,
+		arg.Key,
+		arg.BeforeID,
+		arg.BeforeDay,
+		arg.Model,
+		arg.Failed,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReportRequestIDsOfKeyRow
+	for rows.Next() {
+		var i ReportRequestIDsOfKeyRow
+		if err := rows.Scan(&i.Day, &i.ID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const reportRequests = `-- name: ReportRequests :many
 SELECT e.org_id, e.day, e.id, e.project_id, e.key_id, e.model_id, e.price_version_id, e.epoch_id, e.txn_id, e.input_tokens, e.cached_tokens, e.cache_write_tokens, e.output_tokens, e.reasoning_tokens, e.image_tokens, e.audio_tokens, e.requests, e.charged_nano, e.overrun_nano, e.saved_nano, e.ending, e.status, e.estimated, e.repriced, e.streamed, e.dialect, e.attempts, e.raw, e.started_at, e.first_token_at, e.ended_at, m.name AS model_name, k.name AS key_name, p.name AS project_name
-  FROM usage_events e
+  FROM (SELECT unnest($1::date[]) AS day, unnest($2::uuid[]) AS id) w
+  JOIN usage_events e ON e.org_id = $3 AND e.day = w.day AND e.id = w.id
   JOIN models m ON m.id = e.model_id
   LEFT JOIN api_keys k ON k.org_id = e.org_id AND k.id = e.key_id
   LEFT JOIN projects p ON p.org_id = e.org_id AND p.id = e.project_id
- WHERE e.org_id = $1
-   AND (e.day, e.id) < ($2::date, $3::uuid)
-   AND e.day <= $2::date
-   AND ($4::uuid IS NULL OR e.model_id = $4)
-   AND ($5::uuid IS NULL OR e.key_id = $5)
-   AND (NOT $6::bool OR e.ending <> 'complete')
- ORDER BY e.day DESC, e.id DESC LIMIT $7
+ ORDER BY e.day DESC, e.id DESC
 `
 
 type ReportRequestsParams struct {
-	Org       ids.ID
-	BeforeDay time.Time
-	BeforeID  ids.ID
-	Model     *ids.ID
-	Key       *ids.ID
-	Failed    bool
-	MaxRows   int32
+	Days []time.Time
+	Ids  []ids.ID
+	Org  ids.ID
 }
 
 type ReportRequestsRow struct {
@@ -592,17 +943,8 @@ type ReportRequestsRow struct {
 	ProjectName      *string
 }
 
-// A page of rated requests, newest first; before is the id of the last row of the page before.
 func (q *Queries) ReportRequests(ctx context.Context, arg ReportRequestsParams) ([]ReportRequestsRow, error) {
-	rows, err := q.db.Query(ctx, reportRequests,
-		arg.Org,
-		arg.BeforeDay,
-		arg.BeforeID,
-		arg.Model,
-		arg.Key,
-		arg.Failed,
-		arg.MaxRows,
-	)
+	rows, err := q.db.Query(ctx, reportRequests, arg.Days, arg.Ids, arg.Org)
 	if err != nil {
 		return nil, err
 	}
@@ -656,61 +998,236 @@ func (q *Queries) ReportRequests(ctx context.Context, arg ReportRequestsParams) 
 	return items, nil
 }
 
-const reportRevenue = `-- name: ReportRevenue :many
-SELECT r.org_id, o.name AS org_name, m.name AS model_name, sum(r.requests)::bigint AS requests,
-       sum(r.input_tokens)::bigint AS input_tokens, sum(r.cached_tokens)::bigint AS cached_tokens,
-       sum(r.cache_write_tokens)::bigint AS cache_write_tokens, sum(r.output_tokens)::bigint AS output_tokens,
-       sum(r.reasoning_tokens)::bigint AS reasoning_tokens, sum(r.image_tokens)::bigint AS image_tokens,
-       sum(r.audio_tokens)::bigint AS audio_tokens, sum(r.charged_nano)::bigint AS charged_nano
-  FROM usage_rollups r JOIN orgs o ON o.org_id = r.org_id JOIN models m ON m.id = r.model_id
- WHERE r.bucket >= $1 AND r.bucket < $2
- GROUP BY 1, 2, 3 ORDER BY 2, 3 LIMIT $3
+const reportSpendable = `-- name: ReportSpendable :one
+SELECT coalesce(-sum(amount_nano), 0)::bigint AS amount_nano FROM ledger_balances
+ WHERE org_id = $1 AND account IN ('prepaid_paid', 'prepaid_promo', 'receivable')
 `
 
-type ReportRevenueParams struct {
-	Since   time.Time
-	Until   time.Time
-	MaxRows int32
+// Credit less what is owed, by the books.
+func (q *Queries) ReportSpendable(ctx context.Context, org ids.ID) (int64, error) {
+	row := q.db.QueryRow(ctx, reportSpendable, org)
+	var amount_nano int64
+	err := row.Scan(&amount_nano)
+	return amount_nano, err
 }
 
-type ReportRevenueRow struct {
-	OrgID            ids.ID
-	OrgName          string
-	ModelName        string
-	Requests         int64
-	InputTokens      int64
-	CachedTokens     int64
-	CacheWriteTokens int64
-	OutputTokens     int64
-	ReasoningTokens  int64
-	ImageTokens      int64
-	AudioTokens      int64
-	ChargedNano      int64
+const reportStreamSamples = `-- name: ReportStreamSamples :many
+SELECT s.org_id::uuid AS org_id, e.ms
+  FROM (SELECT unnest($1::uuid[]) AS org_id) s
+ CROSS JOIN LATERAL (
+    SELECT (extract(epoch FROM u.first_token_at - u.started_at) * 1000)::bigint AS ms
+      FROM usage_events u
+     WHERE u.org_id = s.org_id AND u.day >= $2::date AND u.id >= $3::uuid AND u.first_token_at IS NOT NULL
+     ORDER BY u.day DESC, u.id DESC LIMIT $4) e
+ ORDER BY 2
+`
+
+type ReportStreamSamplesParams struct {
+	Orgs     []ids.ID
+	SinceDay time.Time
+	SinceID  ids.ID
+	MaxRows  int32
 }
 
-func (q *Queries) ReportRevenue(ctx context.Context, arg ReportRevenueParams) ([]ReportRevenueRow, error) {
-	rows, err := q.db.Query(ctx, reportRevenue, arg.Since, arg.Until, arg.MaxRows)
+type ReportStreamSamplesRow struct {
+	OrgID ids.ID
+	Ms    int64
+}
+
+// The times to first token, in milliseconds, of the newest streams of each organization since a moment.
+func (q *Queries) ReportStreamSamples(ctx context.Context, arg ReportStreamSamplesParams) ([]ReportStreamSamplesRow, error) {
+	rows, err := q.db.Query(ctx, reportStreamSamples,
+		arg.Orgs,
+		arg.SinceDay,
+		arg.SinceID,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ReportRevenueRow
+	var items []ReportStreamSamplesRow
 	for rows.Next() {
-		var i ReportRevenueRow
+		var i ReportStreamSamplesRow
+		if err := rows.Scan(&i.OrgID, &i.Ms); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const reportStreams = `-- name: ReportStreams :many
+SELECT r.org_id, sum(r.ttft_count)::bigint AS streams FROM usage_rollups r WHERE r.bucket >= $1 GROUP BY 1 HAVING sum(r.ttft_count) > 0
+`
+
+type ReportStreamsRow struct {
+	OrgID   ids.ID
+	Streams int64
+}
+
+// How many streams each organization had since a moment.
+func (q *Queries) ReportStreams(ctx context.Context, since time.Time) ([]ReportStreamsRow, error) {
+	rows, err := q.db.Query(ctx, reportStreams, since)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReportStreamsRow
+	for rows.Next() {
+		var i ReportStreamsRow
+		if err := rows.Scan(&i.OrgID, &i.Streams); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const reportUnitTraffic = `-- name: ReportUnitTraffic :many
+WITH active AS (SELECT DISTINCT r.org_id FROM usage_rollups r WHERE r.bucket >= $4)
+SELECT e.unit::uuid AS unit, count(*)::bigint AS requests, (count(*) FILTER (WHERE e.failed))::bigint AS errors,
+       sum(e.prompt)::bigint AS prompt, sum(e.cached)::bigint AS cached,
+       coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY e.ms), 0)::bigint AS p50,
+       coalesce(percentile_disc(0.95) WITHIN GROUP (ORDER BY e.ms), 0)::bigint AS p95
+  FROM active a
+ CROSS JOIN LATERAL (
+    SELECT u.attempts -> -1 ->> 'unit' AS unit, (u.ending IN ('engine_failed', 'failed_unbilled', 'gateway_died') OR u.status >= 500) AS failed,
+           u.input_tokens + u.cached_tokens + u.cache_write_tokens + u.image_tokens + u.audio_tokens AS prompt, u.cached_tokens AS cached,
+           (extract(epoch FROM u.first_token_at - u.started_at) * 1000)::bigint AS ms
+      FROM usage_events u
+     WHERE u.org_id = a.org_id AND u.day >= $1::date AND u.id >= $2::uuid
+     ORDER BY u.day DESC, u.id DESC LIMIT $3) e
+ WHERE e.unit IS NOT NULL
+ GROUP BY 1
+`
+
+type ReportUnitTrafficParams struct {
+	SinceDay    time.Time
+	SinceID     ids.ID
+	MaxRows     int32
+	SinceBucket time.Time
+}
+
+type ReportUnitTrafficRow struct {
+	Unit     ids.ID
+	Requests int64
+	Errors   int64
+	Prompt   int64
+	Cached   int64
+	P50      int64
+	P95      int64
+}
+
+// What units answered since a moment, over at most max_rows requests per organization. The last attempt is the one that
+// served.
+func (q *Queries) ReportUnitTraffic(ctx context.Context, arg ReportUnitTrafficParams) ([]ReportUnitTrafficRow, error) {
+	rows, err := q.db.Query(ctx, reportUnitTraffic,
+		arg.SinceDay,
+		arg.SinceID,
+		arg.MaxRows,
+		arg.SinceBucket,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReportUnitTrafficRow
+	for rows.Next() {
+		var i ReportUnitTrafficRow
 		if err := rows.Scan(
-			&i.OrgID,
-			&i.OrgName,
-			&i.ModelName,
+			&i.Unit,
 			&i.Requests,
-			&i.InputTokens,
-			&i.CachedTokens,
-			&i.CacheWriteTokens,
-			&i.OutputTokens,
-			&i.ReasoningTokens,
-			&i.ImageTokens,
-			&i.AudioTokens,
-			&i.ChargedNano,
+			&i.Errors,
+			&i.Prompt,
+			&i.Cached,
+			&i.P50,
+			&i.P95,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const reportUnits = `-- name: ReportUnits :many
+SELECT id, name, engine FROM units WHERE id = ANY($1::uuid[])
+`
+
+type ReportUnitsRow struct {
+	ID     ids.ID
+	Name   string
+	Engine string
+}
+
+// Names and engines of units, those that are gone too: what attempts name.
+func (q *Queries) ReportUnits(ctx context.Context, list []ids.ID) ([]ReportUnitsRow, error) {
+	rows, err := q.db.Query(ctx, reportUnits, list)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReportUnitsRow
+	for rows.Next() {
+		var i ReportUnitsRow
+		if err := rows.Scan(&i.ID, &i.Name, &i.Engine); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const reportUsageDays = `-- name: ReportUsageDays :many
+WITH RECURSIVE days AS (
+    SELECT date_trunc('day', (SELECT max(r.bucket) FROM usage_rollups r WHERE r.org_id = $2 AND r.bucket < $3 AND r.charged_nano > 0), 'UTC') AS day
+    UNION ALL
+    SELECT date_trunc('day', (SELECT max(r.bucket) FROM usage_rollups r WHERE r.org_id = $2 AND r.bucket < d.day AND r.charged_nano > 0), 'UTC')
+      FROM days d WHERE d.day IS NOT NULL)
+SELECT d.day::timestamptz AS day, s.requests, s.charged_nano
+  FROM (SELECT day FROM days WHERE day IS NOT NULL LIMIT $1) d
+ CROSS JOIN LATERAL (
+    SELECT sum(r.requests)::bigint AS requests, sum(r.charged_nano)::bigint AS charged_nano
+      FROM usage_rollups r WHERE r.org_id = $2 AND r.bucket >= d.day AND r.bucket < d.day + interval '1 day') s
+ ORDER BY 1 DESC
+`
+
+type ReportUsageDaysParams struct {
+	MaxRows int32
+	Org     ids.ID
+	Before  time.Time
+}
+
+type ReportUsageDaysRow struct {
+	Day         time.Time
+	Requests    int64
+	ChargedNano int64
+}
+
+// The newest UTC days before a moment on which something was charged, by skipping from day to day.
+func (q *Queries) ReportUsageDays(ctx context.Context, arg ReportUsageDaysParams) ([]ReportUsageDaysRow, error) {
+	rows, err := q.db.Query(ctx, reportUsageDays, arg.MaxRows, arg.Org, arg.Before)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReportUsageDaysRow
+	for rows.Next() {
+		var i ReportUsageDaysRow
+		if err := rows.Scan(&i.Day, &i.Requests, &i.ChargedNano); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

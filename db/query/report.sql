@@ -1,103 +1,218 @@
--- Reads of rated usage, for pages, the control API and exports. Every one of them reads rollups or one request.
+-- Reads of rated usage, for pages, the control API and exports. Sums come from rollups, single requests from usage_events.
+-- Queries of one organization and of all are apart, so that no plan has to serve both.
 
 -- name: ReportCells :many
-SELECT (CASE @step::text
-          WHEN 'day' THEN date_trunc('day', r.bucket, @zone::text)
-          WHEN 'hour' THEN date_trunc('hour', r.bucket, @zone::text)
-          ELSE @since::timestamptz END)::timestamptz AS start,
-       (CASE @grp::text WHEN 'model' THEN r.model_id WHEN 'key' THEN r.key_id WHEN 'project' THEN r.project_id WHEN 'org' THEN r.org_id
-          ELSE '00000000-0000-0000-0000-000000000000'::uuid END)::uuid AS grp,
-       sum(r.requests)::bigint AS requests, sum(r.errors)::bigint AS errors,
-       sum(r.input_tokens)::bigint AS input_tokens, sum(r.cached_tokens)::bigint AS cached_tokens,
-       sum(r.cache_write_tokens)::bigint AS cache_write_tokens, sum(r.output_tokens)::bigint AS output_tokens,
-       sum(r.reasoning_tokens)::bigint AS reasoning_tokens, sum(r.image_tokens)::bigint AS image_tokens,
-       sum(r.audio_tokens)::bigint AS audio_tokens,
-       sum(r.charged_nano)::bigint AS charged_nano, sum(r.overrun_nano)::bigint AS overrun_nano, sum(r.saved_nano)::bigint AS saved_nano,
-       sum(r.ttft_ms_sum)::bigint AS ttft_ms_sum, sum(r.ttft_count)::bigint AS ttft_count, sum(r.decode_ms_sum)::bigint AS decode_ms_sum
-  FROM usage_rollups r
- WHERE r.bucket >= @since AND r.bucket < @until
-   AND (sqlc.narg('org')::uuid IS NULL OR r.org_id = sqlc.narg('org'))
-   AND (sqlc.narg('model')::uuid IS NULL OR r.model_id = sqlc.narg('model'))
-   AND (sqlc.narg('key')::uuid IS NULL OR r.key_id = sqlc.narg('key'))
-   AND (sqlc.narg('project')::uuid IS NULL OR r.project_id = sqlc.narg('project'))
- GROUP BY 1, 2 ORDER BY 1, 2 LIMIT @max_rows;
+-- Usage by step and group. The caller cuts the steps: days in a zone, hours, or one for all.
+SELECT s.start::timestamptz AS start, c.grp::uuid AS grp, c.requests, c.errors, c.input_tokens, c.cached_tokens, c.cache_write_tokens,
+       c.output_tokens, c.reasoning_tokens, c.image_tokens, c.audio_tokens, c.charged_nano, c.overrun_nano, c.saved_nano,
+       c.ttft_ms_sum, c.ttft_count, c.decode_ms_sum
+  FROM (SELECT unnest(@starts::timestamptz[]) AS start, unnest(@stops::timestamptz[]) AS stop) s
+ CROSS JOIN LATERAL (
+    SELECT (CASE @grp::text WHEN 'model' THEN r.model_id WHEN 'key' THEN r.key_id WHEN 'project' THEN r.project_id WHEN 'org' THEN r.org_id
+              ELSE '00000000-0000-0000-0000-000000000000'::uuid END) AS grp,
+           sum(r.requests)::bigint AS requests, sum(r.errors)::bigint AS errors,
+           sum(r.input_tokens)::bigint AS input_tokens, sum(r.cached_tokens)::bigint AS cached_tokens,
+           sum(r.cache_write_tokens)::bigint AS cache_write_tokens, sum(r.output_tokens)::bigint AS output_tokens,
+           sum(r.reasoning_tokens)::bigint AS reasoning_tokens, sum(r.image_tokens)::bigint AS image_tokens,
+           sum(r.audio_tokens)::bigint AS audio_tokens,
+           sum(r.charged_nano)::bigint AS charged_nano, sum(r.overrun_nano)::bigint AS overrun_nano, sum(r.saved_nano)::bigint AS saved_nano,
+           sum(r.ttft_ms_sum)::bigint AS ttft_ms_sum, sum(r.ttft_count)::bigint AS ttft_count, sum(r.decode_ms_sum)::bigint AS decode_ms_sum
+      FROM usage_rollups r
+     WHERE r.org_id = @org AND r.bucket >= s.start AND r.bucket < s.stop
+       AND (sqlc.narg('model')::uuid IS NULL OR r.model_id = sqlc.narg('model'))
+       AND (sqlc.narg('project')::uuid IS NULL OR r.project_id = sqlc.narg('project'))
+       AND (sqlc.narg('key')::uuid IS NULL OR r.key_id = sqlc.narg('key'))
+       AND (NOT @playground::bool OR r.key_id IN (SELECT k.id FROM api_keys k WHERE k.org_id = @org AND k.hidden))
+     GROUP BY 1) c
+ ORDER BY 1, 2 LIMIT @max_rows;
+
+-- name: ReportAllCells :many
+-- Usage of all organizations by step, organization and model; every other sum over organizations is made of these.
+SELECT s.start::timestamptz AS start, c.org_id, c.model_id, c.requests, c.errors, c.input_tokens, c.cached_tokens, c.cache_write_tokens,
+       c.output_tokens, c.reasoning_tokens, c.image_tokens, c.audio_tokens, c.charged_nano, c.overrun_nano, c.saved_nano,
+       c.ttft_ms_sum, c.ttft_count, c.decode_ms_sum
+  FROM (SELECT unnest(@starts::timestamptz[]) AS start, unnest(@stops::timestamptz[]) AS stop) s
+ CROSS JOIN LATERAL (
+    SELECT r.org_id, r.model_id, sum(r.requests)::bigint AS requests, sum(r.errors)::bigint AS errors,
+           sum(r.input_tokens)::bigint AS input_tokens, sum(r.cached_tokens)::bigint AS cached_tokens,
+           sum(r.cache_write_tokens)::bigint AS cache_write_tokens, sum(r.output_tokens)::bigint AS output_tokens,
+           sum(r.reasoning_tokens)::bigint AS reasoning_tokens, sum(r.image_tokens)::bigint AS image_tokens,
+           sum(r.audio_tokens)::bigint AS audio_tokens,
+           sum(r.charged_nano)::bigint AS charged_nano, sum(r.overrun_nano)::bigint AS overrun_nano, sum(r.saved_nano)::bigint AS saved_nano,
+           sum(r.ttft_ms_sum)::bigint AS ttft_ms_sum, sum(r.ttft_count)::bigint AS ttft_count, sum(r.decode_ms_sum)::bigint AS decode_ms_sum
+      FROM usage_rollups r
+     WHERE r.bucket >= s.start AND r.bucket < s.stop
+     GROUP BY 1, 2) c
+ ORDER BY 1, 2, 3 LIMIT @max_rows;
 
 -- name: ReportLabels :many
-SELECT id, name::text AS label FROM models WHERE id = ANY(@list::uuid[])
-UNION ALL SELECT id, name FROM api_keys WHERE id = ANY(@list::uuid[])
-UNION ALL SELECT id, name FROM projects WHERE id = ANY(@list::uuid[])
-UNION ALL SELECT org_id, name FROM orgs WHERE org_id = ANY(@list::uuid[]);
+-- How groups read. hidden = a key of the playground.
+SELECT id, name::text AS label, false AS hidden FROM models WHERE id = ANY(@list::uuid[])
+UNION ALL SELECT id, name, hidden FROM api_keys WHERE id = ANY(@list::uuid[])
+UNION ALL SELECT id, name, false FROM projects WHERE id = ANY(@list::uuid[])
+UNION ALL SELECT org_id, name, false FROM orgs WHERE org_id = ANY(@list::uuid[]);
+
+-- name: ReportKeySpend :many
+-- What the keys of an organization cost since a moment, and their last model since an earlier one.
+SELECT r.key_id, r.project_id, r.model_id, coalesce(sum(r.charged_nano) FILTER (WHERE r.bucket >= @spend_since), 0)::bigint AS charged_nano,
+       max(r.bucket)::timestamptz AS last_bucket
+  FROM usage_rollups r WHERE r.org_id = @org AND r.bucket >= least(@spend_since::timestamptz, @model_since::timestamptz)
+ GROUP BY 1, 2, 3;
+
+-- name: ReportHasUsage :one
+SELECT EXISTS (SELECT FROM usage_rollups WHERE org_id = @org) AS found;
+
+-- name: ReportRequestIDs :many
+-- A page of requests, newest first; before is the id of the last row of the page before. Each of the three ways to find
+-- them has an index of its own.
+SELECT e.day, e.id FROM usage_events e
+ WHERE e.org_id = @org AND (e.day, e.id) < (@before_day::date, @before_id::uuid) AND e.day <= @before_day::date
+   AND (sqlc.narg('model')::uuid IS NULL OR e.model_id = sqlc.narg('model'))
+   AND (NOT @playground::bool OR e.key_id IN (SELECT k.id FROM api_keys k WHERE k.org_id = @org AND k.hidden))
+ ORDER BY e.day DESC, e.id DESC LIMIT @max_rows;
+
+-- name: ReportRequestIDsOfKey :many
+SELECT e.day, e.id FROM usage_events e
+ WHERE e.org_id = @org AND e.key_id = @key AND e.id < @before_id::uuid AND e.day <= @before_day::date
+   AND (sqlc.narg('model')::uuid IS NULL OR e.model_id = sqlc.narg('model'))
+   AND (NOT @failed::bool OR e.ending <> 'complete')
+ ORDER BY e.id DESC LIMIT @max_rows;
+
+-- name: ReportFailedRequestIDs :many
+SELECT e.day, e.id FROM usage_events e
+ WHERE e.org_id = @org AND (e.day, e.id) < (@before_day::date, @before_id::uuid) AND e.day <= @before_day::date
+   AND e.ending <> 'complete'
+   AND (sqlc.narg('model')::uuid IS NULL OR e.model_id = sqlc.narg('model'))
+   AND (NOT @playground::bool OR e.key_id IN (SELECT k.id FROM api_keys k WHERE k.org_id = @org AND k.hidden))
+ ORDER BY e.day DESC, e.id DESC LIMIT @max_rows;
 
 -- name: ReportRequests :many
--- A page of rated requests, newest first; before is the id of the last row of the page before.
 SELECT e.*, m.name AS model_name, k.name AS key_name, p.name AS project_name
-  FROM usage_events e
+  FROM (SELECT unnest(@days::date[]) AS day, unnest(@ids::uuid[]) AS id) w
+  JOIN usage_events e ON e.org_id = @org AND e.day = w.day AND e.id = w.id
   JOIN models m ON m.id = e.model_id
   LEFT JOIN api_keys k ON k.org_id = e.org_id AND k.id = e.key_id
   LEFT JOIN projects p ON p.org_id = e.org_id AND p.id = e.project_id
- WHERE e.org_id = @org
-   AND (e.day, e.id) < (@before_day::date, @before_id::uuid)
-   AND e.day <= @before_day::date
-   AND (sqlc.narg('model')::uuid IS NULL OR e.model_id = sqlc.narg('model'))
-   AND (sqlc.narg('key')::uuid IS NULL OR e.key_id = sqlc.narg('key'))
-   AND (NOT @failed::bool OR e.ending <> 'complete')
- ORDER BY e.day DESC, e.id DESC LIMIT @max_rows;
+ ORDER BY e.day DESC, e.id DESC;
+
+-- name: ReportUnits :many
+-- Names and engines of units, those that are gone too: what attempts name.
+SELECT id, name, engine FROM units WHERE id = ANY(@list::uuid[]);
+
+-- name: ReportPutAside :many
+-- Unresolved events of an organization that were put aside, newest first.
+SELECT reason, payload FROM quarantine WHERE org_id = @org::uuid AND resolved_at IS NULL ORDER BY id DESC LIMIT @max_rows;
 
 -- name: ReportFirstTokens :one
--- Quantiles of the time to first token in milliseconds, over at most the newest 5,000 streamed requests since a moment.
+-- Quantiles of the time to first token in milliseconds, over an organization's newest streams since a moment.
 SELECT coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY ms), 0)::bigint AS p50,
        coalesce(percentile_disc(0.95) WITHIN GROUP (ORDER BY ms), 0)::bigint AS p95, count(*)::bigint AS n
   FROM (SELECT (extract(epoch FROM e.first_token_at - e.started_at) * 1000)::bigint AS ms
           FROM usage_events e
-         WHERE e.day >= @since_day::date AND e.id >= @since_id::uuid AND e.first_token_at IS NOT NULL
-           AND (sqlc.narg('org')::uuid IS NULL OR e.org_id = sqlc.narg('org'))
-         ORDER BY e.day DESC, e.id DESC LIMIT 5000) newest;
+         WHERE e.org_id = @org AND e.day >= @since_day::date AND e.id >= @since_id::uuid AND e.first_token_at IS NOT NULL
+         ORDER BY e.day DESC, e.id DESC LIMIT @max_rows) newest;
 
--- name: ReportRevenue :many
-SELECT r.org_id, o.name AS org_name, m.name AS model_name, sum(r.requests)::bigint AS requests,
-       sum(r.input_tokens)::bigint AS input_tokens, sum(r.cached_tokens)::bigint AS cached_tokens,
-       sum(r.cache_write_tokens)::bigint AS cache_write_tokens, sum(r.output_tokens)::bigint AS output_tokens,
-       sum(r.reasoning_tokens)::bigint AS reasoning_tokens, sum(r.image_tokens)::bigint AS image_tokens,
-       sum(r.audio_tokens)::bigint AS audio_tokens, sum(r.charged_nano)::bigint AS charged_nano
-  FROM usage_rollups r JOIN orgs o ON o.org_id = r.org_id JOIN models m ON m.id = r.model_id
- WHERE r.bucket >= @since AND r.bucket < @until
- GROUP BY 1, 2, 3 ORDER BY 2, 3 LIMIT @max_rows;
+-- name: ReportStreams :many
+-- How many streams each organization had since a moment.
+SELECT r.org_id, sum(r.ttft_count)::bigint AS streams FROM usage_rollups r WHERE r.bucket >= @since GROUP BY 1 HAVING sum(r.ttft_count) > 0;
 
--- name: ReportOrgActivity :many
--- Per organization: usage since a moment and its last bucket.
-SELECT r.org_id, sum(r.charged_nano)::bigint AS charged_nano, sum(r.requests)::bigint AS requests, max(r.bucket)::timestamptz AS last_bucket
-  FROM usage_rollups r WHERE r.bucket >= @since AND r.org_id = ANY(@orgs::uuid[]) GROUP BY 1;
+-- name: ReportStreamSamples :many
+-- The times to first token, in milliseconds, of the newest streams of each organization since a moment.
+SELECT s.org_id::uuid AS org_id, e.ms
+  FROM (SELECT unnest(@orgs::uuid[]) AS org_id) s
+ CROSS JOIN LATERAL (
+    SELECT (extract(epoch FROM u.first_token_at - u.started_at) * 1000)::bigint AS ms
+      FROM usage_events u
+     WHERE u.org_id = s.org_id AND u.day >= @since_day::date AND u.id >= @since_id::uuid AND u.first_token_at IS NOT NULL
+     ORDER BY u.day DESC, u.id DESC LIMIT @max_rows) e
+ ORDER BY 2;
 
--- name: ReportLedger :many
--- Movements of what an organization may spend, newest first. A usage transaction of a batch is a line; pages add days up.
-SELECT t.id, t.day, t.kind, t.memo, t.created_at,
-       (-sum(e.amount_nano) FILTER (WHERE e.account IN ('prepaid_paid', 'prepaid_promo', 'receivable')))::bigint AS amount_nano
+-- name: ReportFirstTokenSteps :many
+-- The median per step, of at most max_rows of its newest streams. from_ids and to_ids bound each step's requests.
+SELECT s.number::int AS number, (percentile_disc(0.5) WITHIN GROUP (ORDER BY e.ms))::bigint AS p50
+  FROM (SELECT unnest(@numbers::int[]) AS number, unnest(@from_ids::uuid[]) AS from_id, unnest(@to_ids::uuid[]) AS to_id,
+               unnest(@from_days::date[]) AS from_day, unnest(@to_days::date[]) AS to_day) s
+ CROSS JOIN LATERAL (
+    SELECT (extract(epoch FROM u.first_token_at - u.started_at) * 1000)::bigint AS ms
+      FROM usage_events u
+     WHERE u.org_id = @org AND u.day >= s.from_day AND u.day <= s.to_day AND u.id >= s.from_id AND u.id < s.to_id AND u.first_token_at IS NOT NULL
+     ORDER BY u.day DESC, u.id DESC LIMIT @max_rows) e
+ GROUP BY 1 ORDER BY 1;
+
+-- name: ReportUnitTraffic :many
+-- What units answered since a moment, over at most max_rows requests per organization. The last attempt is the one that
+-- served.
+WITH active AS (SELECT DISTINCT r.org_id FROM usage_rollups r WHERE r.bucket >= @since_bucket)
+SELECT e.unit::uuid AS unit, count(*)::bigint AS requests, (count(*) FILTER (WHERE e.failed))::bigint AS errors,
+       sum(e.prompt)::bigint AS prompt, sum(e.cached)::bigint AS cached,
+       coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY e.ms), 0)::bigint AS p50,
+       coalesce(percentile_disc(0.95) WITHIN GROUP (ORDER BY e.ms), 0)::bigint AS p95
+  FROM active a
+ CROSS JOIN LATERAL (
+    SELECT u.attempts -> -1 ->> 'unit' AS unit, (u.ending IN ('engine_failed', 'failed_unbilled', 'gateway_died') OR u.status >= 500) AS failed,
+           u.input_tokens + u.cached_tokens + u.cache_write_tokens + u.image_tokens + u.audio_tokens AS prompt, u.cached_tokens AS cached,
+           (extract(epoch FROM u.first_token_at - u.started_at) * 1000)::bigint AS ms
+      FROM usage_events u
+     WHERE u.org_id = a.org_id AND u.day >= @since_day::date AND u.id >= @since_id::uuid
+     ORDER BY u.day DESC, u.id DESC LIMIT @max_rows) e
+ WHERE e.unit IS NOT NULL
+ GROUP BY 1;
+
+-- name: ReportLastRequests :many
+-- The newest request of each of some organizations. Rollups tell the day.
+SELECT l.org_id::uuid AS org_id, l.id::uuid AS id
+  FROM (SELECT o.org_id, (SELECT e.id FROM usage_events e
+                           WHERE e.org_id = o.org_id AND e.day >= (o.last_bucket - interval '1 day')::date
+                           ORDER BY e.day DESC, e.id DESC LIMIT 1) AS id
+          FROM (SELECT w.org_id, (SELECT max(r.bucket) FROM usage_rollups r WHERE r.org_id = w.org_id) AS last_bucket
+                  FROM (SELECT unnest(@orgs::uuid[]) AS org_id) w) o
+         WHERE o.last_bucket IS NOT NULL) l
+ WHERE l.id IS NOT NULL;
+
+-- name: ReportUsageDays :many
+-- The newest UTC days before a moment on which something was charged, by skipping from day to day.
+WITH RECURSIVE days AS (
+    SELECT date_trunc('day', (SELECT max(r.bucket) FROM usage_rollups r WHERE r.org_id = @org AND r.bucket < @before AND r.charged_nano > 0), 'UTC') AS day
+    UNION ALL
+    SELECT date_trunc('day', (SELECT max(r.bucket) FROM usage_rollups r WHERE r.org_id = @org AND r.bucket < d.day AND r.charged_nano > 0), 'UTC')
+      FROM days d WHERE d.day IS NOT NULL)
+SELECT d.day::timestamptz AS day, s.requests, s.charged_nano
+  FROM (SELECT day FROM days WHERE day IS NOT NULL LIMIT @max_rows) d
+ CROSS JOIN LATERAL (
+    SELECT sum(r.requests)::bigint AS requests, sum(r.charged_nano)::bigint AS charged_nano
+      FROM usage_rollups r WHERE r.org_id = @org AND r.bucket >= d.day AND r.bucket < d.day + interval '1 day') s
+ ORDER BY 1 DESC;
+
+-- name: ReportChargedSince :one
+SELECT coalesce(sum(charged_nano), 0)::bigint AS charged_nano FROM usage_rollups WHERE org_id = @org AND bucket >= @since;
+
+-- name: ReportOtherTxns :many
+-- Ledger transactions that are not usage and move what an organization may spend, newest first.
+SELECT t.id, t.day, t.kind, t.memo, (-sum(e.amount_nano))::bigint AS amount_nano
   FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
- WHERE t.org_id = @org AND (t.day, t.id) < (@before_day::date, @before_id::uuid) AND t.day <= @before_day::date
+ WHERE t.org_id = @org AND t.kind <> 'usage' AND (t.day, t.id) < (@before_day::date, @before_id::uuid) AND t.day <= @before_day::date
    AND e.account IN ('prepaid_paid', 'prepaid_promo', 'receivable')
- GROUP BY t.id, t.day, t.kind, t.memo, t.created_at
+ GROUP BY t.id, t.day, t.kind, t.memo
  ORDER BY t.day DESC, t.id DESC LIMIT @max_rows;
 
--- name: ReportLedgerDays :many
--- The same, with usage added up by day: what a customer reads.
-SELECT t.day, t.kind, (CASE WHEN t.kind = 'usage' THEN '' ELSE t.memo END)::text AS memo,
-       max(t.created_at)::timestamptz AS at, count(DISTINCT t.id)::bigint AS txns, (array_agg(t.id ORDER BY t.id DESC))[1]::uuid AS last_txn,
-       (-sum(e.amount_nano))::bigint AS amount_nano
+-- name: ReportOtherTxnsSince :one
+SELECT coalesce(-sum(e.amount_nano), 0)::bigint AS amount_nano
   FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
- WHERE t.org_id = @org AND t.day < @before_day::date AND e.account IN ('prepaid_paid', 'prepaid_promo', 'receivable')
- GROUP BY t.day, t.kind, 3, (CASE WHEN t.kind = 'usage' THEN t.day::text ELSE t.id::text END)
- ORDER BY t.day DESC, at DESC LIMIT @max_rows;
+ WHERE t.org_id = @org AND t.kind <> 'usage' AND (t.day, t.id) >= (@since_day::date, @since_id::uuid) AND t.day >= @since_day::date
+   AND e.account IN ('prepaid_paid', 'prepaid_promo', 'receivable');
 
--- name: ReportLedgerTotal :one
-SELECT coalesce(-sum(e.amount_nano), 0)::bigint FROM ledger_entries e
- WHERE e.org_id = @org AND e.day < @before_day::date AND e.account IN ('prepaid_paid', 'prepaid_promo', 'receivable');
+-- name: ReportSpendable :one
+-- Credit less what is owed, by the books.
+SELECT coalesce(-sum(amount_nano), 0)::bigint AS amount_nano FROM ledger_balances
+ WHERE org_id = @org AND account IN ('prepaid_paid', 'prepaid_promo', 'receivable');
 
 -- name: ReportOverruns :many
 SELECT e.id, e.org_id, o.name AS org_name, e.overrun_nano, e.ended_at, e.ending FROM usage_events e JOIN orgs o ON o.org_id = e.org_id
- WHERE e.day >= @since_day::date AND e.overrun_nano > 0 ORDER BY e.day DESC, e.id DESC LIMIT @max_rows;
+ WHERE e.overrun_nano > 0 AND e.day >= @since_day::date AND e.day <= @before_day::date AND e.id < @before_id::uuid
+ ORDER BY e.id DESC LIMIT @max_rows;
 
 -- name: ReportOverrunTotal :one
-SELECT coalesce(sum(overrun_nano), 0)::bigint AS nano, coalesce(count(*) , 0)::bigint AS n FROM usage_events
+SELECT coalesce(sum(overrun_nano), 0)::bigint AS nano, count(*)::bigint AS n FROM usage_events
  WHERE day >= @since_day::date AND overrun_nano > 0;
 
 -- name: ReportQuarantine :many
@@ -105,7 +220,6 @@ SELECT id, org_id, reason, payload, created_at FROM quarantine WHERE resolved_at
 
 -- name: ReportQuarantineCount :one
 SELECT count(*) FROM quarantine WHERE resolved_at IS NULL;
-
 
 -- name: ReportLastReconcile :one
 SELECT * FROM reconcile_runs ORDER BY at DESC LIMIT 1;

@@ -76,7 +76,7 @@ func (s *Server) start(ctx context.Context) error {
 	s.Keys = keys.New(c.DB, c.Master, c.Clock, c.Bus)
 	s.Credit = credit.NewDesk(c.DB, c.Clock, c.Bus)
 	s.Prices = price.New(c.DB, c.Clock, c.Bus)
-	s.Report = report.New(c.DB)
+	s.Report = report.New(c.DB, c.Clock)
 	var err error
 	if s.Router, err = s.openRouter(); err != nil {
 		return err
