@@ -15,15 +15,15 @@ type Home struct {
 	SpentWeek money.Nano // settled in the last 7 × 24 hours: the rate behind "about 9 days"
 	Month     money.Nano // settled since the month began in the viewer's zone
 	Cap       *money.Nano
-	Saved     money.Nano  // this month: cached prompt tokens × (input price − cached price), at each event's own version
-	Prompt    int64       // prompt tokens of this month
-	Cached    int64       // of them read from a cache
-	Hours     []HourPoint // the last 24 hours, oldest first; hours without requests included
-	FirstTok  Quantiles   // time to first token over the last 24 hours
-	HasCredit bool        // credit was ever granted or bought
-	HasKey    bool        // a key was ever created (the playground's do not count)
-	HasCall   bool        // a request was ever recorded
-	Simulated bool        // at least one callable model is served by a simulated engine
+	Saved     money.Nano   // this month: cached prompt tokens × (input price − cached price), at each event's own version
+	Prompt    int64        // prompt tokens of this month
+	Cached    int64        // of them read from a cache
+	Hours     []HourPoint  // the last 24 hours, oldest first; hours without requests included
+	FirstTok  ui.Quantiles // time to first token over the last 24 hours
+	HasCredit bool         // credit was ever granted or bought
+	HasKey    bool         // a key was ever created (the playground's do not count)
+	HasCall   bool         // a request was ever recorded
+	Simulated bool         // at least one callable model is served by a simulated engine
 }
 
 // Balance is an organization's money.
@@ -41,9 +41,6 @@ type HourPoint struct {
 	Errors   int64         // answered with 5xx, or broken off by the engine
 	FirstTok time.Duration // median time to first token; 0 = no stream
 }
-
-// Quantiles of a latency; zero when nothing was measured.
-type Quantiles struct{ P50, P95 time.Duration }
 
 // Project is a team or application inside the organization.
 type Project struct {

@@ -104,7 +104,7 @@ func (b Balance) parts() string {
 }
 
 func (h homeView) capText() string {
-	return fmt.Sprintf("%d %% of the %s cap · stops usage at 100 %%", ui.Percent(int64(h.Month), int64(*h.Cap)), ui.FormatMoney(*h.Cap))
+	return fmt.Sprintf("%d\u00a0%% of the %s cap · stops usage at 100\u00a0%%", ui.Percent(int64(h.Month), int64(*h.Cap)), ui.FormatMoney(*h.Cap))
 }
 
 func (h homeView) requests() (sum, errors int64) {

@@ -411,7 +411,7 @@ func traffic(v homeView) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = ui.Stat("Time to first token, median / 95 %", ui.Text(ui.FormatLatency(v.FirstTok.P50)+" / "+ui.FormatLatency(v.FirstTok.P95)), "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var15), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Stat("Time to first token, median / 95 %", ui.Text(v.FirstTok.String()), "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var15), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -237,7 +237,7 @@ func limitsPage(v limitsView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if v.Cap != nil {
-				templ_7745c5c3_Err = ui.Meter(int64(v.Used), int64(*v.Cap), ui.FormatMoney(v.Used)+" of "+ui.FormatMoney(*v.Cap)+" · stops usage at 100 %").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = ui.Meter(int64(v.Used), int64(*v.Cap), ui.FormatMoney(v.Used)+" of "+ui.FormatMoney(*v.Cap)+" · stops usage at 100\u00a0%").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -114,3 +114,9 @@ func zone(c Chrome) *time.Location {
 	}
 	return c.Zone
 }
+
+// Quantiles of a latency; zero when nothing was measured.
+type Quantiles struct{ P50, P95 time.Duration }
+
+// String is both for reading: "212 ms / 640 ms".
+func (q Quantiles) String() string { return FormatLatency(q.P50) + " / " + FormatLatency(q.P95) }

@@ -51,7 +51,7 @@ func (b Bars) top() int64 {
 		high = max(high, b.total(i))
 	}
 	for unit := int64(1); ; unit *= 10 {
-		for _, m := range []int64{4, 8, 12, 20} {
+		for _, m := range []int64{4, 8, 12, 16, 20, 24, 28, 32, 36} {
 			if t := unit * m; t >= high || t > 1<<60 {
 				return t
 			}
@@ -107,7 +107,7 @@ func (b Bars) tip(bucket int) string {
 func (b Bars) axis() []string {
 	top, out := b.top(), make([]string, 0, gridLines+1)
 	for i := gridLines; i >= 0; i-- {
-		out = append(out, b.Format(top/gridLines*int64(i)))
+		out = append(out, strings.TrimSuffix(b.Format(top/gridLines*int64(i)), ".00"))
 	}
 	return out
 }

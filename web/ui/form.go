@@ -132,8 +132,5 @@ func (f *Form) attrs(x Field) templ.Attributes {
 }
 
 func problemCount(n int) string {
-	if n == 1 {
-		return "One thing needs your attention."
-	}
-	return FormatCount(int64(n)) + " things need your attention."
+	return Plural(int64(n), "thing needs", "things need") + " your attention."
 }

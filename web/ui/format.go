@@ -74,6 +74,14 @@ func FormatCount(n int64) string {
 	return group(uint64(n))
 }
 
+// Plural is a count with its noun: "1 host is", "3 hosts are".
+func Plural(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return FormatCount(n) + " " + many
+}
+
 // FormatTokens shows a count with three significant figures: 948, 12.4k, 1.24M, 3.10B.
 func FormatTokens(n int64) string {
 	if n < 0 {
@@ -130,18 +138,18 @@ func FormatShare(part, whole int64) string {
 		return "–"
 	}
 	if part <= 0 {
-		return "0 %"
+		return "0\u00a0%"
 	}
 	p := float64(part) / float64(whole) * 100
 	switch {
 	case p < 0.01:
-		return "<0.01 %"
+		return "<0.01\u00a0%"
 	case p < 1:
-		return fmt.Sprintf("%.2f %%", p)
+		return fmt.Sprintf("%.2f\u00a0%%", p)
 	case p < 10:
-		return fmt.Sprintf("%.1f %%", p)
+		return fmt.Sprintf("%.1f\u00a0%%", p)
 	}
-	return fmt.Sprintf("%.0f %%", p)
+	return fmt.Sprintf("%.0f\u00a0%%", p)
 }
 
 // FormatLatency shows a duration as a person compares latencies: 212 ms, 1.4 s; "–" for none.

@@ -2,7 +2,9 @@ package ui
 
 import (
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/a-h/templ"
 
@@ -123,4 +125,18 @@ func scrollStop(g Grid) string {
 		return "-1"
 	}
 	return "0"
+}
+
+// keepRunes is the longest text that never breaks inside a cell: names stay in one piece.
+const keepRunes = 28
+
+func (c Cell) class(col Column) string {
+	class := col.class()
+	if c.Node == nil && !col.Wrap && utf8.RuneCountInString(c.Text) <= keepRunes {
+		class = strings.TrimSpace(class + " nowrap")
+	}
+	if c.blank() {
+		class = strings.TrimSpace(class + " blank")
+	}
+	return class
 }

@@ -328,7 +328,7 @@ func tableRow(g Grid, r Row) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					var templ_7745c5c3_Var16 = []any{g.Columns[i].class()}
+					var templ_7745c5c3_Var16 = []any{c.class(g.Columns[i])}
 					templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_ElementWriter, templ_7745c5c3_Var16...)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -390,7 +390,7 @@ func tableRow(g Grid, r Row) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					var templ_7745c5c3_Var19 = []any{g.Columns[i].class(), templ.KV("blank", c.blank())}
+					var templ_7745c5c3_Var19 = []any{c.class(g.Columns[i])}
 					templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_ElementWriter, templ_7745c5c3_Var19...)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err

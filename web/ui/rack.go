@@ -51,7 +51,8 @@ func (s GPUState) letter() string {
 	return ""
 }
 
-func (s GPUState) word() string {
+// Word is how a GPU's state reads.
+func (s GPUState) Word() string {
 	switch s {
 	case GPUUnit:
 		return "serving"
@@ -100,7 +101,7 @@ func (h HostView) summary() string {
 			if text != "" {
 				text += ", "
 			}
-			text += FormatCount(n) + " " + s.word()
+			text += FormatCount(n) + " " + s.Word()
 		}
 	}
 	return text

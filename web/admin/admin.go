@@ -1,0 +1,123 @@
+// Package admin is what the operator sees: the business (customers, prices, revenue), the fleet (hosts, units) and the
+// operation (reconcile, exceptions, audit log, outbox).
+//
+// It owns pages and forms, not data: everything is read through Reader and changed through Writer, implemented on the
+// domain, which checks the operator's rights again and audits every change in its own transaction. Invariants: a price is
+// only ever added, never edited; a change that looks like a slip of the unit must be typed twice; whatever a simulated
+// engine has a part in says so; secrets are shown once and never cached.
+package admin
+
+import (
+	"context"
+
+	"github.com/labstack/echo/v4"
+
+	"millrace/internal/clock"
+	"millrace/internal/fault"
+	"millrace/internal/ids"
+	"millrace/web/report"
+	"millrace/web/session"
+	"millrace/web/ui"
+)
+
+// Reader gives the operator's pages what they show, over all customers. Times are instants; the pages print UTC.
+type Reader interface {
+	Overview(ctx context.Context) (Overview, error)
+	// Usage is over all customers, or q.Org alone; groups model, org and day. Zone is always UTC.
+	Usage(ctx context.Context, q report.Query) ([]report.Cell, error)
+	Customers(ctx context.Context, search, after string) (CustomerList, error) // by name; search is a part of name, e-mail or key prefix
+	Customer(ctx context.Context, id ids.ID) (CustomerDetail, error)
+	Models(ctx context.Context) ([]Model, error)
+	Model(ctx context.Context, id ids.ID) (ModelDetail, error)
+	Hosts(ctx context.Context) ([]Host, error)
+	Host(ctx context.Context, id ids.ID) (Host, error)
+	Units(ctx context.Context) ([]Unit, error)
+	Unit(ctx context.Context, id ids.ID) (Unit, error)
+	Revenue(ctx context.Context, month report.Span) ([]RevenueRow, error) // settled usage of one UTC calendar month
+	Reconcile(ctx context.Context) (Reconciliation, error)                // the last run; zero At when there was none
+	Exceptions(ctx context.Context, after string) (ExceptionList, error)
+	Audit(ctx context.Context, after string) (AuditList, error)
+	Outbox(ctx context.Context) (Outbox, error)
+}
+
+// Writer makes the operator's changes. Refused input is a fault.Invalid or fault.Conflict whose Param is the form field.
+type Writer interface {
+	CreateCustomer(ctx context.Context, who session.Viewer, c NewCustomer) (ids.ID, error)
+	// GrantCredit adds credit. A grant with the same id is a Conflict: the form was sent twice.
+	GrantCredit(ctx context.Context, who session.Viewer, g Grant) error
+	// PublishPrice adds an immutable version. A zero Effective means from now on.
+	PublishPrice(ctx context.Context, who session.Viewer, p NewPrice) error
+	// JoinToken makes a one-time token and the command line that uses it on a new host.
+	JoinToken(ctx context.Context, who session.Viewer) (Join, error)
+	// Attach adds an engine or provider that someone already runs, as a unit without a host. It returns the model it
+	// serves, which may be new and without a price.
+	Attach(ctx context.Context, who session.Viewer, a Attachment) (model ids.ID, err error)
+	// Detach takes an attached unit out of service; running answers finish.
+	Detach(ctx context.Context, who session.Viewer, unit ids.ID) error
+}
+
+// Deps is what the pages need.
+type Deps struct {
+	Read  Reader
+	Write Writer
+	Clock clock.Clock
+}
+
+type pages struct{ Deps }
+
+// Root is the path of the operator's console.
+const Root = "/admin"
+
+// Register adds the operator's routes. The group must sit behind session's middleware; Register adds RequireOperator
+// itself.
+func Register(g *echo.Group, d Deps) {
+	p := &pages{d}
+	in := func(h echo.HandlerFunc) echo.HandlerFunc { return session.RequireOperator(h) }
+	g.GET(Root, in(p.overview))
+	g.GET(Root+"/palette", in(p.palette))
+	g.GET(Root+"/customers", in(p.customers))
+	g.POST(Root+"/customers", in(p.createCustomer))
+	g.GET(Root+"/customers/new", in(p.newCustomer))
+	g.GET(Root+"/customers/:id", in(p.customer))
+	g.GET(Root+"/customers/:id/credit", in(p.creditForm))
+	g.POST(Root+"/customers/:id/credit", in(p.grantCredit))
+	g.GET(Root+"/models", in(p.models))
+	g.GET(Root+"/models/:id", in(p.model))
+	g.GET(Root+"/models/:id/price", in(p.priceForm))
+	g.POST(Root+"/models/:id/price", in(p.publishPrice))
+	g.GET(Root+"/revenue", in(p.revenue))
+	g.GET(Root+"/hosts", in(p.hosts))
+	g.POST(Root+"/hosts/join", in(p.join))
+	g.GET(Root+"/hosts/:id", in(p.host))
+	g.GET(Root+"/units", in(p.units))
+	g.POST(Root+"/units", in(p.attach))
+	g.GET(Root+"/units/attach", in(p.attachForm))
+	g.GET(Root+"/units/:id", in(p.unit))
+	g.GET(Root+"/units/:id/detach", in(p.confirmDetach))
+	g.POST(Root+"/units/:id/detach", in(p.detach))
+	g.GET(Root+"/reconcile", in(p.reconcile))
+	g.GET(Root+"/exceptions", in(p.exceptions))
+	g.GET(Root+"/audit", in(p.audit))
+	g.GET(Root+"/outbox", in(p.outbox))
+}
+
+// pathID reads an id of the path; a malformed one is a page that does not exist.
+func pathID(c echo.Context, prefix string) (ids.ID, error) {
+	id, err := ids.Parse(prefix, c.Param("id"))
+	if err != nil {
+		return ids.Nil, fault.New(fault.NotFound, "There is nothing with this id.").WithCause(err)
+	}
+	return id, nil
+}
+
+// paging makes the links of a keyset-paged list.
+func paging(u report.Address, after, next string) ui.Paging {
+	var p ui.Paging
+	if after != "" {
+		p.First = u.With()
+	}
+	if next != "" {
+		p.Next = u.With("after", next)
+	}
+	return p
+}

@@ -1,0 +1,84 @@
+package admin
+
+import (
+	"net/http"
+	"time"
+	"unicode/utf8"
+
+	"github.com/labstack/echo/v4"
+
+	"millrace/internal/ids"
+	"millrace/web/report"
+	"millrace/web/session"
+	"millrace/web/ui"
+)
+
+func (p *pages) creditForm(c echo.Context) error {
+	return p.showCredit(c, http.StatusOK, &ui.Form{}, false)
+}
+
+// showCredit draws the form; large asks for the customer's name to be typed.
+func (p *pages) showCredit(c echo.Context, status int, f *ui.Form, large bool) error {
+	id, err := pathID(c, ids.Org)
+	if err != nil {
+		return err
+	}
+	x, err := p.Read.Customer(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	page := ui.Page{Title: "Grant credit to " + x.Name, Path: customersTop, Up: &ui.Link{Href: customerPath(id), Text: x.Name}}
+	return ui.Render(c, status, creditPage(page, x, f, ids.New().String(), large))
+}
+
+func (p *pages) grantCredit(c echo.Context) error {
+	f, err := ui.ReadForm(c)
+	if err != nil {
+		return err
+	}
+	id, err := pathID(c, ids.Org)
+	if err != nil {
+		return err
+	}
+	x, err := p.Read.Customer(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	g := p.readGrant(f, id)
+	large := g.Amount > largeGrant
+	if large && f.OK() && f.Get("confirm") != x.Name {
+		f.Fail("confirm", "This is more than $1,000. Type the customer's name to grant it: "+x.Name)
+	}
+	if f.OK() {
+		err := p.Write.GrantCredit(c.Request().Context(), session.Must(c), g)
+		if err == nil {
+			return c.Redirect(http.StatusSeeOther, customerPath(id)+"?done=credit")
+		}
+		if !f.Absorb(err) {
+			return err
+		}
+	}
+	return p.showCredit(c, http.StatusUnprocessableEntity, f, large)
+}
+
+func (p *pages) readGrant(f *ui.Form, org ids.ID) Grant {
+	g := Grant{Org: org, Reason: f.Get("reason"), Promo: f.Get("promo") != ""}
+	var err error
+	if g.ID, err = ids.Parse(ids.Grant, f.Get("id")); err != nil {
+		f.Fail("", "This form was incomplete. Please send it again.")
+	}
+	if n := readAmount(f, "amount"); n != nil {
+		g.Amount = *n
+	}
+	if n := utf8.RuneCountInString(g.Reason); n == 0 || n > maxReason {
+		f.Fail("reason", "Say why, in at most 300 characters. The customer sees it in the ledger.")
+	}
+	if d := f.Get("ends"); d != "" {
+		day, err := time.Parse(report.DateLayout, d)
+		g.Ends = day.AddDate(0, 0, 1) // usable to the end of that day
+		if err != nil || !g.Ends.After(p.Clock.Now()) {
+			f.Fail("ends", "Choose a day that is not in the past, or leave it empty.")
+		}
+	}
+	return g
+}

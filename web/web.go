@@ -1,0 +1,79 @@
+// Package web assembles the console: one handler with every browser route, guarded as a whole.
+//
+// It owns the order of middleware and which room serves which path, nothing else. It never shares a router with the
+// APIs: what a browser may do (cookies, forms, pages) and what a program may do (bearer keys, JSON) stay apart.
+package web
+
+import (
+	"log/slog"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
+
+	"millrace/internal/clock"
+	"millrace/internal/ids"
+	"millrace/web/admin"
+	"millrace/web/assets"
+	"millrace/web/console"
+	"millrace/web/live"
+	"millrace/web/session"
+	"millrace/web/ui"
+)
+
+// Deps is what the console needs from the rest of the program.
+type Deps struct {
+	Auth     session.Auth
+	Customer console.Reader
+	Change   console.Writer
+	Business admin.Reader
+	Operate  admin.Writer
+	Live     *live.Hub
+	Clock    clock.Clock
+	Log      *slog.Logger
+	// PublicURL is where customers' programs reach the service, without a path: "https://api.acme.example".
+	PublicURL string
+	// Gateway calls PublicURL for the playground without JavaScript; nil is a client with a deadline.
+	Gateway *http.Client
+	// Secure marks cookies Secure although TLS ends before this process.
+	Secure bool
+	// ClientIP says where a request comes from; nil takes the connection's address and believes no header.
+	ClientIP echo.IPExtractor
+}
+
+// New makes the console's handler. It serves every path it is given; mount it at "/" behind the APIs' prefixes.
+func New(d Deps) http.Handler {
+	e := echo.New()
+	e.IPExtractor = d.ClientIP
+	if e.IPExtractor == nil {
+		e.IPExtractor = echo.ExtractIPDirect()
+	}
+	e.HTTPErrorHandler = ui.ErrorHandler(d.Log)
+	guard := session.New(session.Options{Auth: d.Auth, Clock: d.Clock, Log: d.Log, Secure: d.Secure})
+	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{DisablePrintStack: true}))
+	e.Use(guard.Middleware()...)
+	pages := e.Group("")
+	guard.Register(pages)
+	d.Live.Register(pages, guard.Alive)
+	console.Register(e.Group("", operatorsHome), console.Deps{Read: d.Customer, Write: d.Change, Clock: d.Clock, PublicURL: d.PublicURL, Gateway: d.Gateway})
+	admin.Register(pages, admin.Deps{Read: d.Business, Write: d.Operate, Clock: d.Clock})
+
+	mux := http.NewServeMux() // files need no guard: they hold nothing of anyone
+	mux.HandleFunc(assets.Prefix, assets.ServeHTTP)
+	mux.HandleFunc("/favicon.ico", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, assets.URL("favicon.svg"), http.StatusTemporaryRedirect)
+	})
+	mux.Handle("/", e)
+	return mux
+}
+
+// operatorsHome leads an operator who belongs to no organization from "/" to the operator's own first page.
+func operatorsHome(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		v, ok := session.Of(c.Request().Context())
+		if ok && v.Operator && v.Org == ids.Nil && c.Path() == "/" {
+			return c.Redirect(http.StatusSeeOther, admin.Root)
+		}
+		return next(c)
+	}
+}

@@ -1,0 +1,77 @@
+package webtest
+
+import "millrace/internal/ids"
+
+// Page is one page to look at.
+type Page struct {
+	Name   string // of golden file and screenshot
+	Path   string
+	Who    string // cookie; empty is a stranger
+	State  State
+	Status int // expected; 0 is 200
+	Form   string
+}
+
+func path(prefix, kind string, id ids.ID) string { return prefix + ids.Format(kind, id) }
+
+// Pages are all pages with something on them, and the empty ones that a newcomer meets.
+func Pages() []Page {
+	key := path("/keys/", ids.Key, id(kindKey, 1))
+	org, model, host, unit := path("/admin/customers/", ids.Org, id(kindOrg, 1)), path("/admin/models/", ids.Model, id(kindModel, 0)), path("/admin/hosts/", ids.Host, id(kindHost, 7)), path("/admin/units/", ids.Unit, id(kindUnit, 1))
+	newKey := "id=" + id(kindKey, 77).String() + "&project=" + ids.Format(ids.Project, id(kindProject, 1))
+	out := []Page{
+		{Name: "login", Path: "/login"},
+		{Name: "login-link", Path: "/login/link?t=secret"},
+		{Name: "login-sent", Path: "/login", Form: "email=dana@acme.example"},
+		{Name: "login-stale", Path: "/login/link", Form: "t=wrong", Status: 401},
+		{Name: "home", Path: "/", Who: Member},
+		{Name: "keys", Path: "/keys", Who: Member},
+		{Name: "keys-new", Path: "/keys/new", Who: Member},
+		{Name: "keys-new-refused", Path: "/keys", Who: Member, Form: "cap=abc&project=x&" + newKey, Status: 422},
+		{Name: "keys-secret", Path: "/keys", Who: Member, Form: "name=nightly&" + newKey},
+		{Name: "key", Path: key, Who: Member},
+		{Name: "key-revoke", Path: key + "/revoke", Who: Member},
+		{Name: "usage", Path: "/usage", Who: Member},
+		{Name: "usage-today-key", Path: "/usage?range=today&group=key&metric=tokens", Who: Member},
+		{Name: "usage-day", Path: "/usage?range=7d&group=day&metric=requests", Who: Member},
+		{Name: "requests", Path: "/requests", Who: Member},
+		{Name: "request", Path: path("/requests/", ids.Request, id(kindRequest, 5)), Who: Member},
+		{Name: "playground", Path: "/playground", Who: Member},
+		{Name: "playground-answer", Path: "/playground", Who: Member, Form: "model=acme/llama-70b&message=hello&max_tokens=20"},
+		{Name: "models", Path: "/models", Who: Member},
+		{Name: "billing", Path: "/billing", Who: Member},
+		{Name: "limits", Path: "/limits", Who: Member},
+		{Name: "limits-key", Path: path("/limits/key/", ids.Key, id(kindKey, 1)), Who: Member},
+		{Name: "members", Path: "/members", Who: Member},
+		{Name: "audit", Path: "/audit", Who: Member},
+		{Name: "not-found", Path: "/nowhere", Who: Member, Status: 404},
+		{Name: "not-allowed", Path: "/keys/new", Who: Reader, Status: 403},
+		{Name: "admin", Path: "/admin", Who: Operator},
+		{Name: "admin-customers", Path: "/admin/customers", Who: Operator},
+		{Name: "admin-customers-new", Path: "/admin/customers/new", Who: Operator},
+		{Name: "admin-customer", Path: org, Who: Operator},
+		{Name: "admin-credit", Path: org + "/credit", Who: Operator},
+		{Name: "admin-models", Path: "/admin/models", Who: Operator},
+		{Name: "admin-model", Path: model, Who: Operator},
+		{Name: "admin-price", Path: model + "/price", Who: Operator},
+		{Name: "admin-price-check", Path: model + "/price", Who: Operator, Form: "input=0.00000028&cached=0.06&output=0.90&reasoning=0.90&step=preview", Status: 422},
+		{Name: "admin-price-guard", Path: model + "/price", Who: Operator, Form: "input=0.000028&cached=0.06&output=0.90&reasoning=0.90&step=preview"},
+		{Name: "admin-revenue", Path: "/admin/revenue", Who: Operator},
+		{Name: "admin-hosts", Path: "/admin/hosts", Who: Operator},
+		{Name: "admin-host", Path: host, Who: Operator},
+		{Name: "admin-join", Path: "/admin/hosts/join", Who: Operator, Form: "x=1"},
+		{Name: "admin-units", Path: "/admin/units", Who: Operator},
+		{Name: "admin-unit", Path: unit, Who: Operator},
+		{Name: "admin-attach", Path: "/admin/units/attach", Who: Operator},
+		{Name: "admin-detach", Path: path("/admin/units/", ids.Unit, id(kindUnit, 5)) + "/detach", Who: Operator},
+		{Name: "admin-reconcile", Path: "/admin/reconcile", Who: Operator},
+		{Name: "admin-exceptions", Path: "/admin/exceptions", Who: Operator},
+		{Name: "admin-audit", Path: "/admin/audit", Who: Operator},
+		{Name: "admin-outbox", Path: "/admin/outbox", Who: Operator},
+	}
+	for name, who := range map[string]string{"": Member, "keys": Member, "usage": Member, "requests": Member, "playground": Member, "models": Member, "billing": Member,
+		"admin": Operator, "admin/customers": Operator, "admin/models": Operator, "admin/revenue": Operator, "admin/hosts": Operator, "admin/units": Operator, "admin/reconcile": Operator, "admin/exceptions": Operator} {
+		out = append(out, Page{Name: "empty-" + name, Path: "/" + name, Who: who, State: Fresh})
+	}
+	return out
+}
