@@ -1,5 +1,7 @@
 package credit
 
+import "millrace/internal/money"
+
 // Crash ends the process's work as a kill would: nothing is returned, no goodbye, the lock is free.
 func (a *Allotments) Crash() {
 	a.closing.Store(true)
@@ -14,3 +16,19 @@ func (a *Allotments) Crash() {
 
 // LockName is the path of the current epoch's lock file.
 func (a *Allotments) LockName() string { return a.epoch.Load().lock.Name() }
+
+// LeastFree is what the emptiest pot has: never below zero.
+func (a *Allotments) LeastFree() (least money.Nano) {
+	a.epoch.Load().each(func(w *wallet) {
+		for _, p := range w.pots {
+			least = min(least, p.free(), p.held, p.charged, p.returning)
+		}
+	})
+	return least
+}
+
+// Pots counts what is remembered.
+func (a *Allotments) Pots() (n int) {
+	a.epoch.Load().each(func(w *wallet) { n += len(w.pots) })
+	return n
+}

@@ -296,3 +296,25 @@ func TestReturnRestOfACrashedEpoch(t *testing.T) {
 		t.Error("an unknown epoch has a rest")
 	}
 }
+
+// What nobody has used for long is forgotten, and what was charged of it stays charged.
+func TestAForgottenPotComesBackWhole(t *testing.T) {
+	h := open(t)
+	p := h.org(t, 10*usd)
+	now := clock.NewManual(time.Now())
+	a := h.gateway(t, func(c *credit.Config) { c.Clock, c.Validity, c.Heartbeat = now, 100*time.Hour, time.Hour })
+	mustHold(t, a, p, 10*usd).Settle(4 * usd)
+	now.Advance(time.Hour)
+	eventually(t, "the pot is forgotten", func() bool { return a.Pots() == 0 })
+	hold := mustHold(t, a, p, 6*usd)
+	mustRefuse(t, a, p, 1, fault.OutOfCredit)
+	hold.Settle(6 * usd)
+	h.rate(t, a.Epoch(), p.Org, hold.Budgets(), 10*usd)
+	h.check(t, true)
+	if err := a.Close(t.Context(), credit.LogEnd{}); err != nil {
+		t.Error(err)
+	}
+	if n := query[int64](h, t, "select outstanding_nano from budgets where org_id = $1", p.Org); n != 0 {
+		t.Errorf("outstanding %d", n)
+	}
+}
