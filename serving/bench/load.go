@@ -45,6 +45,8 @@ type Result struct {
 	P50, P99           time.Duration
 	FirstP50, FirstP99 time.Duration
 	Failures           []string // a few of the errors, for the reader
+
+	samples []sample
 }
 
 type sample struct{ whole, first time.Duration }
@@ -78,9 +80,21 @@ func Run(ctx context.Context, l Load) (Result, error) {
 		})
 	}
 	wg.Wait()
-	res.Seconds = time.Since(start).Seconds()
-	res.summarise(samples)
+	res.Seconds, res.samples = time.Since(start).Seconds(), samples
+	res.summarise()
 	return res, nil
+}
+
+// Pool is several runs as one: counts and seconds are added, quantiles are those of all answers together.
+func Pool(runs []Result) (all Result) {
+	for _, r := range runs {
+		all.Errors += r.Errors
+		all.Seconds += r.Seconds
+		all.samples = append(all.samples, r.samples...)
+		all.Failures = append(all.Failures, r.Failures[:min(len(r.Failures), maxErrorsKept-len(all.Failures))]...)
+	}
+	all.summarise()
+	return all
 }
 
 func (l Load) check() error {
@@ -151,14 +165,14 @@ func sleepUntil(ctx context.Context, t time.Time) bool {
 	}
 }
 
-func (r *Result) summarise(samples []sample) {
-	r.Requests = len(samples)
-	r.PerSecond = float64(len(samples)) / r.Seconds
-	if len(samples) == 0 {
+func (r *Result) summarise() {
+	r.Requests = len(r.samples)
+	if r.Requests == 0 {
 		return
 	}
-	whole, first := make([]time.Duration, len(samples)), make([]time.Duration, len(samples))
-	for i, s := range samples {
+	r.PerSecond = float64(r.Requests) / r.Seconds
+	whole, first := make([]time.Duration, r.Requests), make([]time.Duration, r.Requests)
+	for i, s := range r.samples {
 		whole[i], first[i] = s.whole, s.first
 	}
 	r.P50, r.P99 = quantiles(whole)

@@ -38,6 +38,9 @@ func TestRunCountsWholeAnswersOnly(t *testing.T) {
 			t.Errorf("%s: %+v", path, res)
 		}
 	}
+	if pooled := Pool([]Result{{Seconds: 1, samples: []sample{{3, 1}, {1, 1}}}, {Seconds: 2, Errors: 1, samples: []sample{{2, 2}}}}); pooled.Requests != 3 || pooled.Errors != 1 || pooled.PerSecond != 1 || pooled.P50 != 2 || pooled.P99 != 3 {
+		t.Errorf("pooled: %+v", pooled)
+	}
 	if _, err := Run(t.Context(), Load{Address: "192.0.2.1:80", Connections: 1, Duration: time.Second}); err == nil {
 		t.Error("loads an address that is not this machine")
 	}

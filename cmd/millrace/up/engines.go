@@ -34,10 +34,10 @@ func (u *instance) demoModel() (demoModel, error) {
 	switch engine.Family(u.cfg.Engine) {
 	case engine.Sim:
 		return demoModel{ModelInput: catalogue.ModelInput{Name: "demo/sim-large", DisplayName: "Simulated model", Context: 1 << 20, MaxOutput: 256 << 10},
-			upstream: "sim-large", spec: engine.Spec{Executable: self, Context: 1 << 20}}, nil
+			upstream: "sim-large", spec: engine.Spec{Executable: self, Context: 1 << 20, Extra: u.cfg.EngineFlags}}, nil
 	case engine.LlamaCpp:
 		return demoModel{ModelInput: catalogue.ModelInput{Name: "google/gemma-3-270m", DisplayName: "Gemma 3 270M", Context: 2048, DefaultOutput: 512},
-			upstream: "gemma-3-270m", spec: engine.Spec{Context: 2048, Slots: 4, DataDir: u.folder.Path("gemma")}}, nil
+			upstream: "gemma-3-270m", spec: engine.Spec{Context: 2048, Slots: 4, DataDir: u.folder.Path("gemma"), Extra: u.cfg.EngineFlags}}, nil
 	}
 	return demoModel{}, fmt.Errorf("--engine %s: choose sim or llamacpp", u.cfg.Engine)
 }

@@ -31,7 +31,8 @@ type Config struct {
 	ReadyFile     string
 	Fresh         bool
 	Attach        []string
-	Engine        string // sim or llamacpp
+	Engine        string   // sim or llamacpp
+	EngineFlags   []string // further arguments of its engines
 	Replicas      int
 	Validity      time.Duration
 	Drain         time.Duration
