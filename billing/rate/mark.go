@@ -39,6 +39,13 @@ func (m *mark) reach(p position) {
 	m.newest = p
 }
 
+// reached is the newest position noted in this process.
+func (m *mark) reached() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.newest.seq
+}
+
 // run writes the mark, now and then: being late only makes it blind to the last second.
 func (m *mark) run(ctx context.Context) {
 	for ctx.Err() == nil {

@@ -45,12 +45,11 @@ const (
 	batchTimeout    = time.Minute           // for one try at a batch
 	firstRetry      = 100 * time.Millisecond
 	longestRetry    = 5 * time.Second
-	noLogWait       = time.Second     // between two looks for a log that does not exist
-	idleCheck       = 5 * time.Second // how long the log may be silent before the reader is made anew and looks again
-	readAhead       = 16              // messages decoded while a batch is booked
-	dayAheadEvery   = time.Hour       // how often tomorrow's partitions are made sure of
-	maxQuarantined  = 64 << 10        // bytes of a line that are kept
-	maxContextSlack = 1024            // tokens above a model's context that are still believed
+	noLogWait       = time.Second // between two looks for a log that does not exist
+	readAhead       = 2           // batches, decoded while one is booked
+	dayAheadEvery   = time.Hour   // how often tomorrow's partitions are made sure of
+	maxQuarantined  = 64 << 10    // bytes of a line that are kept
+	maxContextSlack = 1024        // tokens above a model's context that are still believed
 )
 
 // Config of a Rater. The zero value of an optional field takes its default.

@@ -76,7 +76,7 @@ func (r *Rater) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	in, err := openReader(ctx, r.cfg.Bus.JetStream(), r.cfg.Clock, pos.incarnation, pos.seq)
+	in, err := openReader(ctx, r.cfg.Bus.JetStream(), r.cfg.Clock, *pos, readAhead*r.cfg.Batch)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (r *Rater) session(ctx context.Context) error {
 		}
 		pos.seq, pos.at = b.last, b.lastAt
 		r.mark.reach(*pos)
-		if !b.more && len(in.messages) == 0 {
+		if !b.more {
 			r.voice.caughtUp()
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -32,18 +34,24 @@ type message struct {
 // reader reads the log in order from a position, ahead of the booking. It ends at the first thing that is not in order:
 // whoever wants to go on opens a new one, and looks at the log again.
 type reader struct {
-	messages chan message
-	err      error // valid once messages is closed
-	stop     context.CancelFunc
-	done     chan struct{}
+	limit int           // events that may wait
+	ready chan struct{} // holds a token when something came, or the end
+	space chan struct{} // holds a token when something was taken
+	stop  context.CancelFunc
+	done  chan struct{}
+
+	mu      sync.Mutex // guards what follows
+	waiting []message
+	events  int // in waiting
+	err     error
 }
 
-// openReader starts after position seq of this incarnation.
-func openReader(ctx context.Context, js jetstream.JetStream, c clock.Clock, incarnation string, seq uint64) (*reader, error) {
+// openReader starts behind a position, and reads up to limit events ahead.
+func openReader(ctx context.Context, js jetstream.JetStream, c clock.Clock, pos position, limit int) (*reader, error) {
 	call, cancel := context.WithTimeout(ctx, readerTimeout)
 	defer cancel()
 	consumer, err := js.CreateConsumer(call, bus.LogStream, jetstream.ConsumerConfig{
-		AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq + 1,
+		AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: pos.seq + 1,
 		MemoryStorage: true, Replicas: 1, InactiveThreshold: consumerIdle,
 	})
 	if err != nil {
@@ -51,7 +59,7 @@ func openReader(ctx context.Context, js jetstream.JetStream, c clock.Clock, inca
 	}
 	// The consumer dies with its stream, so if the stream is ours after it was made, the consumer reads ours.
 	info, err := usagelog.Inspect(call, js)
-	if err == nil && info.Incarnation != incarnation {
+	if err == nil && info.Incarnation != pos.incarnation {
 		err = errReplaced
 	}
 	if err != nil {
@@ -62,12 +70,15 @@ func openReader(ctx context.Context, js jetstream.JetStream, c clock.Clock, inca
 		return nil, fmt.Errorf("rate: read the log: %w", err)
 	}
 	run, stop := context.WithCancel(ctx)
-	r := &reader{messages: make(chan message, readAhead), stop: stop, done: make(chan struct{})}
+	r := &reader{limit: limit, ready: make(chan struct{}, 1), space: make(chan struct{}, 1), stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
-		defer close(r.messages)
 		defer pulled.Stop()
-		r.err = r.pump(run, pulled, c)
+		err := r.pump(run, pulled, c)
+		r.mu.Lock()
+		r.err = err
+		r.mu.Unlock()
+		signal(r.ready)
 	}()
 	return r, nil
 }
@@ -93,11 +104,30 @@ func (r *reader) pump(ctx context.Context, pulled jetstream.MessagesContext, c c
 		for position, line := range usagelog.Lines(m.Data()) {
 			next.entries = append(next.entries, readEntry(line, next.seq, position, now))
 		}
-		select {
-		case r.messages <- next:
-		case <-ctx.Done():
-			return ctx.Err()
+		r.mu.Lock()
+		r.waiting = append(r.waiting, next)
+		r.events += len(next.entries)
+		full := r.events >= r.limit
+		r.mu.Unlock()
+		signal(r.ready)
+		for full {
+			select {
+			case <-r.space:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			r.mu.Lock()
+			full = r.events >= r.limit
+			r.mu.Unlock()
 		}
+	}
+}
+
+// signal leaves a token; one is enough.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -115,44 +145,43 @@ type batch struct {
 	more        bool
 }
 
-// collect waits for a message, and takes what else is there until the batch is full. The pace holds back a batch that is
-// not full, so that events which come one by one share a transaction.
+// collect waits until something is there and the pace allows it, or until a whole batch is there, and takes what there is.
+// The pace makes events that come one by one share a transaction.
 func (r *reader) collect(ctx context.Context, full int, pace <-chan time.Time) (*batch, error) {
-	b := &batch{}
-	for len(b.entries) < full {
-		var m message
-		var ok bool
-		switch {
-		case b.first == 0:
-			select {
-			case m, ok = <-r.messages:
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		case pace != nil:
-			select {
-			case m, ok = <-r.messages:
-			case <-pace:
-				pace = nil
-				continue
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		default:
-			select {
-			case m, ok = <-r.messages:
-			default:
-				return b, nil
-			}
+	for paced := false; ; {
+		b, err := r.take(full, paced)
+		if b != nil || err != nil {
+			return b, err
 		}
-		if !ok {
-			if b.first != 0 {
-				return b, nil // its messages are good; the next call tells of the end
-			}
-			return nil, r.err
+		select {
+		case <-r.ready:
+		case <-pace:
+			paced, pace = true, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
-		b.add(m)
 	}
+}
+
+// take gives a batch when there is a whole one, or anything and it is time. What was read is taken before an error is
+// told.
+func (r *reader) take(full int, paced bool) (*batch, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case len(r.waiting) == 0:
+		return nil, r.err
+	case r.events < full && !paced && r.err == nil:
+		return nil, nil
+	}
+	b, n := &batch{}, 0
+	for ; n < len(r.waiting) && len(b.entries) < full; n++ {
+		b.add(r.waiting[n])
+	}
+	r.waiting = slices.Delete(r.waiting, 0, n)
+	r.events -= len(b.entries)
+	b.more = b.more || len(r.waiting) > 0
+	signal(r.space)
 	return b, nil
 }
 

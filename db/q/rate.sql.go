@@ -970,44 +970,6 @@ func (q *Queries) ResolveQuarantined(ctx context.Context, arg ResolveQuarantined
 	return err
 }
 
-const returnRests = `-- name: ReturnRests :many
-WITH rests AS (
-  SELECT org_id, budget_id, allotted_nano - used_nano - returned_nano AS rest FROM allotments
-  WHERE epoch_id = $1 AND allotted_nano - used_nano - returned_nano > 0
-), lowered AS (
-  UPDATE budgets b SET outstanding_nano = b.outstanding_nano - r.rest FROM rests r WHERE b.org_id = r.org_id AND b.id = r.budget_id
-)
-UPDATE allotments a SET returned_nano = a.returned_nano + r.rest FROM rests r
-WHERE a.org_id = r.org_id AND a.budget_id = r.budget_id AND a.epoch_id = $1
-RETURNING a.org_id, r.rest::bigint AS rest
-`
-
-type ReturnRestsRow struct {
-	OrgID ids.ID
-	Rest  int64
-}
-
-// The rest of every allotment of the epoch goes back to its budget.
-func (q *Queries) ReturnRests(ctx context.Context, epochID ids.ID) ([]ReturnRestsRow, error) {
-	rows, err := q.db.Query(ctx, returnRests, epochID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ReturnRestsRow
-	for rows.Next() {
-		var i ReturnRestsRow
-		if err := rows.Scan(&i.OrgID, &i.Rest); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const setEpochLogEnd = `-- name: SetEpochLogEnd :execrows
 UPDATE gateway_epochs SET log_end = $2 WHERE id = $1 AND log_end IS NULL AND fenced_at IS NULL
 `

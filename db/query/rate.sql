@@ -217,18 +217,6 @@ SELECT org_id, budget_id FROM allotments WHERE epoch_id = $1 ORDER BY budget_id 
 SELECT b.id FROM budgets b JOIN allotments a ON a.org_id = b.org_id AND a.budget_id = b.id
 WHERE a.epoch_id = $1 ORDER BY b.id FOR NO KEY UPDATE OF b;
 
--- name: ReturnRests :many
--- The rest of every allotment of the epoch goes back to its budget.
-WITH rests AS (
-  SELECT org_id, budget_id, allotted_nano - used_nano - returned_nano AS rest FROM allotments
-  WHERE epoch_id = $1 AND allotted_nano - used_nano - returned_nano > 0
-), lowered AS (
-  UPDATE budgets b SET outstanding_nano = b.outstanding_nano - r.rest FROM rests r WHERE b.org_id = r.org_id AND b.id = r.budget_id
-)
-UPDATE allotments a SET returned_nano = a.returned_nano + r.rest FROM rests r
-WHERE a.org_id = r.org_id AND a.budget_id = r.budget_id AND a.epoch_id = $1
-RETURNING a.org_id, r.rest::bigint AS rest;
-
 -- name: FenceEpoch :execrows
 UPDATE gateway_epochs SET fenced_at = clock_timestamp(), dead_at = coalesce(dead_at, clock_timestamp())
 WHERE id = $1 AND fenced_at IS NULL;
