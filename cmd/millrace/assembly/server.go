@@ -131,6 +131,11 @@ func (s *Server) startWorker() error {
 		return err
 	}
 	s.life.run("rater", func(ctx context.Context) error { rater.Run(ctx); return nil })
+	fencer, err := rate.NewFencer(rate.FencerConfig{DB: s.cfg.DB, Bus: s.cfg.Bus, Clock: s.cfg.Clock})
+	if err != nil {
+		return err
+	}
+	s.life.run("fence", func(ctx context.Context) error { fencer.Run(ctx); return nil })
 	return nil
 }
 
