@@ -13,8 +13,11 @@ import (
 	"millrace/serving/protocol"
 )
 
-// bodyTime is how long a client may take to send its body.
-const bodyTime = 2 * time.Minute
+// bodyTime is how long a client may take to send its body. A small one comes with its head: it needs no deadline of its own.
+const (
+	bodyTime  = 2 * time.Minute
+	smallBody = 16 << 10 // bytes
+)
 
 // wantJSON checks what the body says of itself. A request that says nothing is taken at its word.
 func wantJSON(h http.Header) error {
@@ -38,8 +41,11 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > protocol.MaxBodyBytes {
 		return nil, tooLarge()
 	}
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(a.Clock.Now().Add(bodyTime)) // a writer without deadlines does without
+	if r.ContentLength < 0 || r.ContentLength > smallBody {
+		control := http.NewResponseController(w)
+		_ = control.SetReadDeadline(a.Clock.Now().Add(bodyTime)) // a writer without deadlines does without
+		defer control.SetReadDeadline(time.Time{})
+	}
 	body, err := readAll(r)
 	if err != nil {
 		bodies.give(body)
@@ -49,7 +55,6 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		}
 		return nil, fault.New(fault.Invalid, "The request body could not be read whole.").WithCause(err)
 	}
-	_ = control.SetReadDeadline(time.Time{})
 	return body, nil
 }
 

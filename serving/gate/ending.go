@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -257,12 +256,11 @@ func (r *relay) last(ack <-chan struct{}, bytes []byte) {
 // rest reads the engine's answer to its end.
 func (r *relay) rest() {
 	var left [512]byte
-	r.exchange.Deadline(r.t.gate.Clock.Now().Add(engineRest))
+	if !r.exchange.Buffered() {
+		r.exchange.Deadline(r.t.gate.Clock.Now().Add(engineRest))
+	}
 	for range 8 {
 		if _, err := r.exchange.Read(left[:]); err != nil {
-			if err != io.EOF {
-				r.exchange.Close()
-			}
 			return
 		}
 	}

@@ -77,29 +77,31 @@ const maxChoices = 128
 // parse reads a chunk. counter names a second member, besides usage, in which the engine counts ("timings"); "" = none.
 func (c *chunk) parse(data []byte, counter string) error {
 	c.choices, c.usage, c.created, c.tokens, c.count = c.choices[:0], nil, nil, -1, nil
-	if !json.Valid(data) {
-		return ErrMalformed
-	}
-	m := scan.Object(data)
+	p := cursor{text: data}
 	known := false
-	for m.Next() {
-		switch key := string(m.Key); {
-		case key == "choices":
-			if known = true; !c.parseChoices(m.Value) {
-				return ErrMalformed
+	p.open('{')
+	for n := 0; p.more('}', n); n++ {
+		switch key := p.key(); {
+		case string(key) == "choices":
+			known = true
+			c.parseChoices(&p)
+		case string(key) == "error":
+			if v := p.value(); !p.bad && !isNull(v) {
+				return engineError(data, v)
 			}
-		case key == "error" && !isNull(m.Value):
-			return engineError(data, m.Value)
-		case key == "created":
-			c.created = m.Value
-		case (key == "usage" || key == counter) && m.Value[0] == '{':
-			if c.usage == nil || key == "usage" {
-				c.usage = m.Value
+		case string(key) == "created":
+			c.created = p.value()
+		case string(key) == "usage" || string(key) == counter:
+			usage := string(key) == "usage"
+			if v := p.value(); len(v) > 0 && v[0] == '{' && (c.usage == nil || usage) {
+				c.usage = v
 				c.readCount()
 			}
+		default:
+			p.value()
 		}
 	}
-	if m.Err() != nil || !known {
+	if !known || !p.ended() {
 		return ErrMalformed
 	}
 	return nil
@@ -117,84 +119,86 @@ func (c *chunk) readCount() {
 	}
 }
 
-func (c *chunk) parseChoices(raw []byte) bool {
-	if isNull(raw) {
-		return true
+func (c *chunk) parseChoices(p *cursor) {
+	if p.null() || !p.open('[') {
+		return
 	}
-	e := scan.Array(raw)
-	for e.Next() {
-		var d delta
-		if len(c.choices) == maxChoices || !d.parse(e.Value) {
-			return false
+	for n := 0; p.more(']', n); n++ {
+		if len(c.choices) == maxChoices {
+			p.bad = true
+			return
 		}
-		c.choices = append(c.choices, d)
+		c.choices = append(c.choices, delta{})
+		c.choices[n].parse(p)
 	}
-	return e.Err() == nil
 }
 
-func (d *delta) parse(raw []byte) bool {
-	m := scan.Object(raw)
-	for m.Next() {
-		if isNull(m.Value) {
+func (d *delta) parse(p *cursor) {
+	p.open('{')
+	for n := 0; p.more('}', n); n++ {
+		key := p.key()
+		if p.null() {
 			continue
 		}
-		switch string(m.Key) {
+		switch string(key) {
 		case "index":
-			n, err := strconv.Atoi(string(m.Value))
-			if err != nil || n < 0 || n >= maxChoices {
-				return false
+			i, err := strconv.Atoi(string(p.value()))
+			if d.index = i; err != nil || i < 0 || i >= maxChoices {
+				p.bad = true
 			}
-			d.index = n
 		case "delta":
-			if !d.parseDelta(m.Value) {
-				return false
-			}
+			d.parseDelta(p)
 		case "logprobs":
-			d.logprobs = m.Value
-		case "finish_reason":
-			if m.Value[0] != '"' {
-				return false
+			if d.logprobs = p.value(); !json.Valid(d.logprobs) {
+				p.bad = true
 			}
-			d.finish = m.Value
+		case "finish_reason":
+			if d.finish = p.value(); inside(d.finish) == nil {
+				p.bad = true
+			}
+		default:
+			p.value()
 		}
 	}
-	return m.Err() == nil
 }
 
-func (d *delta) parseDelta(raw []byte) bool {
-	m, members := scan.Object(raw), 0
-	for m.Next() {
-		if members++; isNull(m.Value) {
+func (d *delta) parseDelta(p *cursor) {
+	p.open('{')
+	n := 0
+	for ; p.more('}', n); n++ {
+		key := p.key()
+		if p.null() {
 			continue
 		}
-		which := -1
-		switch string(m.Key) {
+		switch string(key) {
 		case "content":
-			which = content
+			d.setText(content, p)
 		case "reasoning_content", "reasoning":
-			which = reasoning
+			d.setText(reasoning, p)
 		case "refusal":
-			which = refusal
+			d.setText(refusal, p)
 		case "tool_calls":
-			if m.Value[0] != '[' {
-				return false
+			v := p.value()
+			if len(v) < 2 || v[0] != '[' || !json.Valid(v) {
+				p.bad = true
+			} else if v[scan.Space(v, 1)] != ']' {
+				d.tools = v
 			}
-			if m.Value[scan.Space(m.Value, 1)] != ']' {
-				d.tools = m.Value
-			}
-		}
-		if which < 0 {
-			continue
-		}
-		if m.Value[0] != '"' {
-			return false
-		}
-		if d.texts[which] == nil { // both names of reasoning, equal: once
-			d.texts[which] = m.Value
+		default:
+			p.value()
 		}
 	}
-	d.bare = members == 1 && d.tools == nil
-	return m.Err() == nil
+	d.bare = n == 1 && d.tools == nil
+}
+
+func (d *delta) setText(which int, p *cursor) {
+	v := p.value()
+	in := inside(v)
+	if in == nil || !cleanText(in) {
+		p.bad = true
+	} else if d.texts[which] == nil { // both names of reasoning, equal: once
+		d.texts[which] = v
+	}
 }
 
 // maxErrorText bounds what is kept of an engine's error for the log, in bytes.

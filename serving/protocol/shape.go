@@ -112,24 +112,6 @@ func (s *shape) match(data []byte) (text []byte, tokens int64, ok bool) {
 	return text, tokens, len(rest) == 0
 }
 
-// cleanText reports whether the inside of a string is valid JSON; invalid UTF-8 passes, as it does in json.Valid.
-func cleanText(text []byte) bool {
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c < ' ':
-			return false
-		case c == '\\':
-			if i++; i == len(text) || !escapes[text[i]] {
-				return false // \u and what is wrong: the parser decides
-			}
-		}
-	}
-	return true
-}
-
-// escapes are the characters that may follow a backslash, but for u.
-var escapes = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
-
 // numeric: the characters of JSON numbers.
 func numeric(c byte) bool {
 	return '0' <= c && c <= '9' || c == '-' || c == '.' || c == '+' || c == 'e' || c == 'E'

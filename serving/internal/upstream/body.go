@@ -135,6 +135,9 @@ func chunkSize(line []byte) (size int64, err error) {
 	return size, nil
 }
 
+// Buffered reports whether something has come that was not read yet.
+func (x *Exchange) Buffered() bool { return !x.done && x.conn.in.Buffered() > 0 }
+
 // finish ends the exchange after its answer's proper end: the connection may serve another.
 func (x *Exchange) finish() {
 	x.done = true

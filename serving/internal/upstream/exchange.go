@@ -18,6 +18,7 @@ const (
 	readBuffer = 16 << 10
 	maxHead    = 16 << 10  // a status line and headers
 	joinBelow  = 128 << 10 // request bodies up to this size leave in one write with their head
+	smallBody  = 16 << 10  // request bodies up to this size always fit a socket's buffer: their write needs no deadline
 )
 
 // Times of an exchange.
@@ -111,8 +112,11 @@ func IsTimeout(err error) bool {
 }
 
 func (c *conn) send(r Request) error {
-	if err := c.net.SetWriteDeadline(c.pool.clock.Now().Add(writeTime)); err != nil {
-		return err
+	if len(r.Body) > smallBody {
+		if err := c.net.SetWriteDeadline(c.pool.clock.Now().Add(writeTime)); err != nil {
+			return err
+		}
+		defer c.net.SetWriteDeadline(time.Time{})
 	}
 	buf := writes.Get().(*[]byte)
 	defer writes.Put(buf)
