@@ -27,6 +27,7 @@ type Member struct {
 type Membership struct {
 	Org       ids.ID
 	Name      string
+	TimeZone  string // IANA name
 	Role      Role
 	Suspended bool
 }
@@ -155,7 +156,7 @@ func (s *Service) Memberships(ctx context.Context, by Actor, user ids.ID) (all [
 	err = s.system(ctx, func(_ pgx.Tx, rows *q.Queries) error {
 		found, err := rows.ListMemberships(ctx, user)
 		all = each(found, func(r q.ListMembershipsRow) Membership {
-			return Membership{Org: r.OrgID, Name: r.OrgName, Role: Role(r.Role), Suspended: r.SuspendedAt != nil}
+			return Membership{Org: r.OrgID, Name: r.OrgName, TimeZone: r.TimeZone, Role: Role(r.Role), Suspended: r.SuspendedAt != nil}
 		})
 		return err
 	})

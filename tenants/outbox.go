@@ -45,6 +45,35 @@ func (s *Service) Outbox(ctx context.Context, by Actor, before ids.ID, limit int
 	return mails, err
 }
 
+// LinkState says whether a sign-in link still works.
+type LinkState struct {
+	Expires time.Time
+	Used    bool
+}
+
+// LinkStates tells of the sign-in links with these tokens, as mail holds them; a token that is no link's, or was swept, is
+// missing. Operators only.
+func (s *Service) LinkStates(ctx context.Context, by Actor, tokens []string) (map[string]LinkState, error) {
+	if err := by.RequireOperator(); err != nil {
+		return nil, err
+	}
+	byHash := make(map[string]string, len(tokens))
+	hashes := make([][]byte, len(tokens))
+	for i, token := range tokens {
+		hash := s.master.KeyHash(token)
+		hashes[i], byHash[string(hash[:])] = hash[:], token
+	}
+	states := make(map[string]LinkState, len(tokens))
+	err := s.system(ctx, func(_ pgx.Tx, rows *q.Queries) error {
+		found, err := rows.LoginLinks(ctx, hashes)
+		for _, r := range found {
+			states[byHash[string(r.TokenHash)]] = LinkState{Expires: r.ExpiresAt, Used: r.UsedAt != nil}
+		}
+		return err
+	})
+	return states, err
+}
+
 // Audit lists what was done in an organization (ids.Nil: the operator's own matters), newest first, older than before.
 func (s *Service) Audit(ctx context.Context, by Actor, org, before ids.ID, limit int) (entries []audit.Entry, err error) {
 	if err := by.Require(AuditRead, org); err != nil {

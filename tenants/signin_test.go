@@ -73,6 +73,22 @@ func TestLinksExpire(t *testing.T) {
 	wantKind(t, err, fault.Unauthenticated)
 }
 
+func TestLinkStates(t *testing.T) {
+	f := setup(t)
+	u := f.operator("ann@example.com")
+	used, waiting := f.link("ann@example.com", tenants.LinkTTL), f.link("ann@example.com", tenants.LinkTTL)
+	if _, _, err := f.SignIn(t.Context(), used, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	expires := f.clock.Now().Add(tenants.LinkTTL)
+	states, err := f.LinkStates(t.Context(), f.root, []string{used, waiting, secret.New(secret.LoginLink), ""})
+	if err != nil || len(states) != 2 || !states[used].Used || states[waiting].Used || !states[waiting].Expires.Equal(expires) {
+		t.Errorf("states %+v, error %v", states, err)
+	}
+	_, err = f.LinkStates(t.Context(), tenants.Actor{User: u.ID}, []string{used})
+	wantKind(t, err, fault.Forbidden)
+}
+
 // Asking for a link says nothing about whether the address is known, and cannot flood anybody.
 func TestRequestLink(t *testing.T) {
 	f := setup(t)

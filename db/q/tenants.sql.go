@@ -852,7 +852,7 @@ func (q *Queries) ListMembers(ctx context.Context, orgID ids.ID) ([]ListMembersR
 }
 
 const listMemberships = `-- name: ListMemberships :many
-SELECT m.org_id, o.name AS org_name, m.role, o.suspended_at
+SELECT m.org_id, o.name AS org_name, o.time_zone, m.role, o.suspended_at
 FROM members m JOIN orgs o ON o.org_id = m.org_id
 WHERE m.user_id = $1 ORDER BY o.name, m.org_id
 `
@@ -860,6 +860,7 @@ WHERE m.user_id = $1 ORDER BY o.name, m.org_id
 type ListMembershipsRow struct {
 	OrgID       ids.ID
 	OrgName     string
+	TimeZone    string
 	Role        string
 	SuspendedAt *time.Time
 }
@@ -876,6 +877,7 @@ func (q *Queries) ListMemberships(ctx context.Context, userID ids.ID) ([]ListMem
 		if err := rows.Scan(
 			&i.OrgID,
 			&i.OrgName,
+			&i.TimeZone,
 			&i.Role,
 			&i.SuspendedAt,
 		); err != nil {
@@ -1134,6 +1136,36 @@ func (q *Queries) LockProjects(ctx context.Context, orgID ids.ID) ([]Project, er
 			&i.Name,
 			&i.CreatedAt,
 			&i.ArchivedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const loginLinks = `-- name: LoginLinks :many
+SELECT token_hash, user_id, created_at, expires_at, used_at FROM login_links WHERE token_hash = ANY ($1::bytea[])
+`
+
+func (q *Queries) LoginLinks(ctx context.Context, hashes [][]byte) ([]LoginLink, error) {
+	rows, err := q.db.Query(ctx, loginLinks, hashes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LoginLink
+	for rows.Next() {
+		var i LoginLink
+		if err := rows.Scan(
+			&i.TokenHash,
+			&i.UserID,
+			&i.CreatedAt,
+			&i.ExpiresAt,
+			&i.UsedAt,
 		); err != nil {
 			return nil, err
 		}

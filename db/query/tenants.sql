@@ -93,7 +93,7 @@ FROM members m JOIN users u ON u.id = m.user_id
 WHERE m.org_id = $1 ORDER BY m.created_at, m.user_id;
 
 -- name: ListMemberships :many
-SELECT m.org_id, o.name AS org_name, m.role, o.suspended_at
+SELECT m.org_id, o.name AS org_name, o.time_zone, m.role, o.suspended_at
 FROM members m JOIN orgs o ON o.org_id = m.org_id
 WHERE m.user_id = $1 ORDER BY o.name, m.org_id;
 
@@ -110,6 +110,9 @@ FROM users u
 WHERE l.token_hash = sqlc.arg(token_hash) AND l.used_at IS NULL AND l.expires_at > sqlc.arg(now)::timestamptz
   AND u.id = l.user_id AND u.disabled_at IS NULL
 RETURNING u.*;
+
+-- name: LoginLinks :many
+SELECT * FROM login_links WHERE token_hash = ANY (sqlc.arg(hashes)::bytea[]);
 
 -- name: DeleteOldLoginLinks :exec
 DELETE FROM login_links WHERE expires_at < $1;

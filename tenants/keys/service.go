@@ -2,7 +2,9 @@ package keys
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -92,6 +94,9 @@ type NewKey struct {
 	Name         string
 	ExpiresAt    time.Time // zero = never
 	Limits       Limits
+	// Form is an id that the caller made before: a second key by the same one is a Conflict with code form_sent. ids.Nil =
+	// none.
+	Form ids.ID
 }
 
 // Create makes a key. The secret is given here and never again.
@@ -137,7 +142,7 @@ func (s *Service) create(ctx context.Context, by tenants.Actor, in NewKey, hidde
 		}
 		made, err := rows.InsertKey(ctx, row)
 		if err != nil {
-			return err
+			return sent(err)
 		}
 		k = keyOf(made)
 		return s.audit(ctx, tx, by, k, "key.create", nil, k)
@@ -149,13 +154,36 @@ func (s *Service) create(ctx context.Context, by tenants.Actor, in NewKey, hidde
 	return k, text, nil
 }
 
+// id is the new key's. A form's id only leads to it: nobody may choose the id of a key, because limits and budgets know
+// keys by it.
+func (in *NewKey) id() ids.ID {
+	id := ids.New()
+	if in.Form == ids.Nil {
+		return id
+	}
+	sum := sha256.Sum256(append(in.Org[:], in.Form[:]...))
+	copy(id[:6], in.Form[:6]) // the moment, as in every UUIDv7
+	copy(id[6:], sum[:10])
+	id[6], id[8] = id[6]&0x0f|0x70, id[8]&0x3f|0x80
+	return id
+}
+
+// sent turns a taken id into the Conflict that it stands for.
+func sent(err error) error {
+	var taken *fault.Fault
+	if errors.As(tenants.Taken(err, "This form was sent already. The key was shown then and cannot be shown again: revoke it if it was not copied, and make another one."), &taken) {
+		return taken.WithCode("form_sent")
+	}
+	return err
+}
+
 func (s *Service) newRow(by tenants.Actor, in NewKey, hidden bool) (q.InsertKeyParams, error) {
 	name, err := tenants.Name("name", in.Name, maxName)
 	if err != nil {
 		return q.InsertKeyParams{}, err
 	}
 	now := s.now()
-	row := q.InsertKeyParams{OrgID: in.Org, ID: ids.New(), ProjectID: in.Project, Name: name, CreatedAt: now, Hidden: hidden}
+	row := q.InsertKeyParams{OrgID: in.Org, ID: in.id(), ProjectID: in.Project, Name: name, CreatedAt: now, Hidden: hidden}
 	if !in.ExpiresAt.IsZero() {
 		if !in.ExpiresAt.After(now) {
 			return q.InsertKeyParams{}, fault.New(fault.Invalid, "The expiry lies in the past.").WithParam("expires_at")

@@ -155,6 +155,26 @@ func TestCreateRefuses(t *testing.T) {
 	}
 }
 
+// A form that is sent twice makes one key, and its id is not the key's.
+func TestAFormMakesOneKey(t *testing.T) {
+	f := setup(t, silent{})
+	form := ids.New()
+	in := keys.NewKey{Org: f.org.ID, Project: f.project, Name: "ci", Form: form}
+	k, _, err := f.keys.Create(t.Context(), f.root, in)
+	if err != nil || k.ID == form || k.ID.Version() != 7 || ids.Time(k.ID) != ids.Time(form) {
+		t.Fatalf("key %v of form %v, error %v", k.ID, form, err)
+	}
+	_, text, err := f.keys.Create(t.Context(), f.root, in)
+	if !fault.Is(err, fault.Conflict) || code(err) != "form_sent" || text != "" {
+		t.Errorf("the second time: %v", err)
+	}
+	other, project := f.customer("Bluefin")
+	in.Org, in.Project = other.ID, project
+	if k2, _, err := f.keys.Create(t.Context(), f.root, in); err != nil || k2.ID == k.ID {
+		t.Errorf("another organization's form of the same id: %v, error %v", k2.ID, err)
+	}
+}
+
 func TestUpdate(t *testing.T) {
 	f := setup(t, silent{})
 	k, _ := f.key(keys.NewKey{Limits: keys.Limits{RPM: 5}})
