@@ -33,6 +33,11 @@ type life struct {
 	ports   []int
 	ended   context.CancelFunc
 	helpers sync.WaitGroup
+
+	// Guarded by the unit's mutex: whatever still runs of a life that is over must not speak for the next one.
+	over    bool
+	closing bool // it is being stopped: it is not admitted again
+	doubted bool // it lives and does not work: no new attempts until it has given a token
 }
 
 // live starts an engine and stays with it until it is gone. nil means that it was stopped on purpose.
@@ -196,17 +201,14 @@ func (l *life) prove(ctx context.Context) error {
 
 // admit makes a proved engine ready, or draining when that is wanted.
 func (l *life) admit() {
-	l.mu.Lock()
-	no := l.doubted || l.closing
-	l.heard = l.sup.cfg.Clock.Now()
-	l.mu.Unlock()
-	switch {
-	case no:
-	case l.wanted().Wanted == draining:
-		l.set(wire.StateDraining, "")
-	default:
-		l.set(wire.StateReady, "")
+	state := wire.StateReady
+	if l.wanted().Wanted == draining {
+		state = wire.StateDraining
 	}
+	l.setIf(state, "", func() bool {
+		l.heard = l.sup.cfg.Clock.Now()
+		return !l.over && !l.closing && !l.doubted
+	})
 }
 
 // died says why the process is gone. Only an engine that never served has its log quoted: later the log may hold prompts.
@@ -222,10 +224,7 @@ func (l *life) died() error {
 
 // stop drains and ends the process.
 func (l *life) stop() {
-	l.mu.Lock()
-	l.closing = true
-	l.mu.Unlock()
-	l.set(wire.StateDraining, "")
+	l.setIf(wire.StateDraining, "", func() bool { l.closing = true; return true })
 	t := time.NewTimer(l.sup.cfg.Drain)
 	defer t.Stop()
 	select {
@@ -239,13 +238,10 @@ func (l *life) stop() {
 
 // end releases everything that went with the process. Its death is told before anything else.
 func (l *life) end() {
-	l.mu.Lock()
-	gone := l.state == wire.StateReady || l.state == wire.StateDraining
-	l.engine, l.pid, l.doubted, l.closing = ids.Nil, 0, false, false
-	l.mu.Unlock()
-	if gone {
-		l.set(wire.StateStarting, "")
-	}
+	l.setIf(wire.StateStarting, "", func() bool {
+		l.over, l.engine, l.pid = true, ids.Nil, 0
+		return l.state == wire.StateReady || l.state == wire.StateDraining
+	})
 	l.proc.kill() // when it hangs
 	l.ended()
 	l.helpers.Wait()

@@ -52,8 +52,6 @@ type unit struct {
 	pid      int
 	started  time.Time
 	restarts int
-	doubted  bool          // lives and does not work: no new attempts until it has given a token
-	closing  bool          // the process is being stopped: it is not admitted again
 	attempts int           // in flight
 	idle     chan struct{} // closed when attempts reaches 0; nil when nobody waits
 	last     engine.Load
@@ -163,15 +161,21 @@ const (
 )
 
 // set changes the state and tells the hub.
-func (u *unit) set(state, message string) {
+func (u *unit) set(state, message string) { u.setIf(state, message, func() bool { return true }) }
+
+// setIf does so if may, called under the mutex, says so.
+func (u *unit) setIf(state, message string, may func() bool) {
 	if len(message) > wire.MaxUnitMessage {
 		message = message[:wire.MaxUnitMessage]
 	}
 	u.mu.Lock()
+	if !may() {
+		u.mu.Unlock()
+		return
+	}
 	u.state, u.message = state, message
-	load := u.loadNow()
+	u.sup.cfg.Board.Load(u.loadNow()) // under the mutex: an older load must not overtake it
 	u.mu.Unlock()
-	u.sup.cfg.Board.Load(load)
 	u.sup.signal()
 }
 

@@ -42,15 +42,15 @@ func (l *life) poll(ctx context.Context) {
 		load, err := l.driver.Load(asking, client, l.base())
 		cancel()
 		l.mu.Lock()
+		if l.over {
+			l.mu.Unlock()
+			return
+		}
 		if err == nil {
 			l.last, l.heard = load, l.sup.cfg.Clock.Now()
 		}
-		now := l.loadNow()
+		l.sup.cfg.Board.Load(l.loadNow())
 		l.mu.Unlock()
-		if ctx.Err() != nil {
-			return
-		}
-		l.sup.cfg.Board.Load(now)
 		select {
 		case <-ctx.Done():
 			return
@@ -101,13 +101,7 @@ func (l *life) watch(ctx context.Context) error {
 // doubt takes the unit out of service until the engine has given a token; it fails when it does not, and nothing else
 // comes out of it either.
 func (l *life) doubt(ctx context.Context, limit time.Duration) error {
-	l.mu.Lock()
-	l.doubted = true
-	stopping := l.closing
-	l.mu.Unlock()
-	if !stopping {
-		l.set(wire.StateStarting, "the engine does not answer")
-	}
+	l.setIf(wire.StateStarting, "the engine does not answer", func() bool { l.doubted = true; return !l.over && !l.closing })
 	if err := l.ask(ctx, limit); err != nil {
 		return err
 	}

@@ -83,6 +83,7 @@ func (j *Journal) recover() {
 		default:
 			if state == slotOpen {
 				died++
+				s.handedOver.Store(s.generated.Load()) // the last chunk may have left: the journal bounds from above
 				s.end(endAgentDied, j.clock.Now().UnixMilli())
 			}
 			j.file(int32(i))
