@@ -38,7 +38,7 @@ func (p *pages) units(c echo.Context) error {
 func unitGrid(units []Unit) ui.Grid {
 	g := ui.Grid{
 		Caption: "Units", Cards: true,
-		Columns: []ui.Column{{Name: "Unit"}, {Name: "Model"}, {Name: "Engine"}, {Name: "State"}, {Name: "Running", Num: true}, {Name: "Queue", Num: true}, {Name: "KV cache"}, {Name: "Cache hits", Num: true}, {Name: "First token", Num: true}},
+		Columns: []ui.Column{{Name: "Unit"}, {Name: "Model"}, {Name: "Engine"}, {Name: "State"}, {Name: "Running", Num: true}, {Name: "Waiting", Num: true}, {Name: "KV cache"}, {Name: "Cache hits", Num: true}, {Name: "First token", Num: true}},
 		Empty: ui.Blank{Icon: "cpu", Title: "Nothing serves yet", Text: "Join a host, or attach an engine or provider that already runs.",
 			Action: ui.Link{Href: unitsTop + "/attach", Text: "Attach an engine"}},
 	}
@@ -47,10 +47,18 @@ func unitGrid(units []Unit) ui.Grid {
 			ui.L(unitPath(u.ID), u.Name).WithSub(u.where()), ui.T(u.Model).WithSub(u.Release), ui.N(engineName(u), u.engineText()),
 			ui.N(ui.Tag(u.State.tone(), string(u.State)), string(u.State)).WithSub(u.Note), ui.C(u.Running), ui.C(u.Waiting),
 			ui.N(ui.Meter(u.KVUsed, 1000, strconv.FormatInt(u.KVUsed/10, 10)+" % used"), strconv.FormatInt(u.KVUsed/10, 10)+" %"),
-			ui.T(ui.FormatShare(u.Cached, u.Prompt)), ui.T(ui.FormatLatency(u.FirstTok.P50)).WithSub("95 % " + ui.FormatLatency(u.FirstTok.P95)),
+			ui.T(ui.FormatShare(u.Cached, u.Prompt)), firstToken(u.FirstTok),
 		})
 	}
 	return g
+}
+
+func firstToken(q ui.Quantiles) ui.Cell {
+	c := ui.T(ui.FormatLatency(q.P50))
+	if q.P95 > 0 {
+		c = c.WithSub("95\u00a0% " + ui.FormatLatency(q.P95))
+	}
+	return c
 }
 
 func (u Unit) engineText() string {

@@ -46,11 +46,14 @@ func ledgerGrid(lines []LedgerLine) ui.Grid {
 	return g
 }
 
-// signed shows the direction of a movement by a sign, not by colour alone.
+// signed shows the direction of a movement by its sign. Usage is the normal course of things: only money that comes in
+// stands out.
 func signed(n money.Nano) ui.Cell {
 	c := ui.USD(n)
 	if n > 0 {
 		c.Node = ui.Plus(n)
+	} else {
+		c.Node, c.Title = nil, ui.ExactMoney(n)
 	}
 	return c
 }

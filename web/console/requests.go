@@ -86,7 +86,7 @@ func (p *pages) filterOptions(c echo.Context) (models, keys []ui.Option, err err
 func requestGrid(rows []Request) ui.Grid {
 	g := ui.Grid{
 		Caption: "Requests, newest first", Cards: true,
-		Columns: []ui.Column{{Name: "When"}, {Name: "Model"}, {Name: "Key"}, {Name: "Ended"}, {Name: "Prompt", Num: true}, {Name: "Cached", Num: true}, {Name: "Output", Num: true}, {Name: "First token", Num: true}, {Name: "Took", Num: true}, {Name: "Cost", Num: true}},
+		Columns: []ui.Column{{Name: "When"}, {Name: "Model"}, {Name: "Key", Less: true}, {Name: "Ended"}, {Name: "Prompt", Num: true}, {Name: "Cached", Num: true, Less: true}, {Name: "Output", Num: true}, {Name: "First token", Num: true, Less: true}, {Name: "Took", Num: true}, {Name: "Cost", Num: true}},
 		Empty: ui.Blank{Icon: "list", Title: "No requests here", Text: "Calls appear within seconds of their end. Send one from the playground, or change the filter.",
 			Action: ui.Link{Href: "/playground", Text: "Open the playground"}},
 	}

@@ -51,8 +51,8 @@ func (b Bars) top() int64 {
 		high = max(high, b.total(i))
 	}
 	for unit := int64(1); ; unit *= 10 {
-		for _, m := range []int64{4, 8, 12, 16, 20, 24, 28, 32, 36} {
-			if t := unit * m; t >= high || t > 1<<60 {
+		for _, m := range []int64{4, 6, 8, 10, 12, 16, 20, 24, 28, 32, 36} {
+			if t := unit * m; t%gridLines == 0 && (t >= high || t > 1<<60) {
 				return t
 			}
 		}

@@ -29,6 +29,7 @@ type Column struct {
 	Sort string // link that sorts by this column; empty for none
 	Mono bool
 	Wrap bool // long text may break anywhere
+	Less bool // left out of a phone's cards; the row's own page has it
 }
 
 // Row is one line. The first cell names it.
@@ -119,6 +120,9 @@ func (c Column) class() string {
 // blank reports a cell with nothing to show: a phone's card leaves it out.
 func (c Cell) blank() bool { return c.Node == nil && c.Text == "" }
 
+// denseColumns is the number of columns from which a table is set tighter.
+const denseColumns = 7
+
 // scrollStop makes a table that scrolls sideways reachable by keyboard; cards never scroll.
 func scrollStop(g Grid) string {
 	if g.Cards {
@@ -134,6 +138,9 @@ func (c Cell) class(col Column) string {
 	class := col.class()
 	if c.Node == nil && !col.Wrap && utf8.RuneCountInString(c.Text) <= keepRunes {
 		class = strings.TrimSpace(class + " nowrap")
+	}
+	if col.Less {
+		class = strings.TrimSpace(class + " less")
 	}
 	if c.blank() {
 		class = strings.TrimSpace(class + " blank")

@@ -71,7 +71,7 @@ func Table(g Grid) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				var templ_7745c5c3_Var4 = []any{"table", templ.KV("cards", g.Cards)}
+				var templ_7745c5c3_Var4 = []any{"table", templ.KV("cards", g.Cards), templ.KV("dense", len(g.Columns) >= denseColumns)}
 				templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_ElementWriter, templ_7745c5c3_Var4...)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

@@ -91,6 +91,11 @@ func check(b *Browser, p Page, w Width) {
 		culprit := Eval[string](b, `[...document.querySelectorAll("main *, .topbar *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll, .vh, pre")).map(e => e.tagName + "." + e.className).slice(0, 5).join("  ")`)
 		b.t.Errorf("%s on a %s scrolls sideways: %d wide: %s", p.Path, w, wide, culprit)
 	}
+	if w == Desktop {
+		for _, s := range Eval[[]string](b, `[...document.querySelectorAll(".scroll")].filter(e => e.offsetParent && e.scrollWidth > e.clientWidth + 1).map(e => e.ariaLabel + " " + e.scrollWidth + " > " + e.clientWidth)`) {
+			b.t.Errorf("%s: a table does not fit its card on a desktop: %s", p.Path, s)
+		}
+	}
 	if n := Eval[int64](b, `document.querySelectorAll("h1").length`); n != 1 {
 		b.t.Errorf("%s has %d h1", p.Path, n)
 	}

@@ -1,5 +1,5 @@
-// One event stream a page, open only while the page is seen: browsers allow six connections to a host, and every open
-// tab would hold one. An event carries no data; it becomes a DOM event on <body> that htmx parts wait for.
+// One event stream a page, only while it is seen: browsers allow six connections to a host. Events become DOM events
+// on <body> that htmx parts wait for.
 const from = document.body.dataset.live;
 let stream;
 

@@ -1,4 +1,4 @@
-// Ctrl-K palette: the list comes from the server once, typing filters it, Enter goes there. "/" focuses a page's filter.
+// Ctrl-K palette: the server's list, filtered while typing. "/" focuses a page's filter.
 const box = document.getElementById("palette");
 
 async function open() {
@@ -28,14 +28,10 @@ function filter() {
 
 function choose(i) {
   const list = shown();
-  const input = box.querySelector("input");
-  for (const o of box.querySelectorAll('[aria-selected="true"]')) o.setAttribute("aria-selected", "false");
   const at = list[(i + list.length) % list.length];
-  input.removeAttribute("aria-activedescendant");
-  if (!at) return;
-  at.setAttribute("aria-selected", "true");
-  input.setAttribute("aria-activedescendant", at.id);
-  at.scrollIntoView({ block: "nearest" });
+  for (const o of box.querySelectorAll('[role="option"]')) o.setAttribute("aria-selected", String(o === at));
+  box.querySelector("input").setAttribute("aria-activedescendant", at?.id ?? "");
+  at?.scrollIntoView({ block: "nearest" });
 }
 
 function go(option) {

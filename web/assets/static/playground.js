@@ -1,108 +1,94 @@
-// Playground: streams through the public endpoint with a short-lived key, like any client. Without this script the
-// form posts to the server, which makes the same call whole.
+// Playground: streams through the public endpoint with a short-lived key, like any client. Without it the form posts.
 const form = document.getElementById("play");
+const $ = (id) => document.getElementById(id);
 let abort;
 
-const $ = (id) => document.getElementById(id);
-
-// dollars writes an exact amount of pico-USD, rounded half up to nano for reading.
+// dollars writes an exact amount of pico-USD, rounded half to even to nano as the rating does.
 function dollars(pico) {
-  const nano = (pico + 500n) / 1000n;
+  let nano = pico / 1000n;
+  const rest = pico % 1000n;
+  if (rest > 500n || (rest === 500n && nano % 2n)) nano++;
   return `$${nano / 1000000000n}.${String(nano % 1000000000n).padStart(9, "0")}`;
 }
 
-function cost(u, option) {
-  const price = (c) => BigInt(option.dataset[c] ?? 0);
+function cost(u, price) {
   const cached = u.prompt_tokens_details?.cached_tokens ?? 0;
   const thought = u.completion_tokens_details?.reasoning_tokens ?? 0;
-  return price("request") + BigInt(u.prompt_tokens - cached) * price("input") + BigInt(cached) * price("cached") +
-    BigInt(u.completion_tokens - thought) * price("output") + BigInt(thought) * price("reasoning");
+  const counts = { request: 1, input: u.prompt_tokens - cached, cached, output: u.completion_tokens - thought, reasoning: thought };
+  return Object.entries(counts).reduce((sum, [c, n]) => sum + BigInt(n) * BigInt(price[c]), 0n);
 }
 
 function body() {
-  const messages = [];
-  if ($("system").value.trim()) messages.push({ role: "system", content: $("system").value });
-  messages.push({ role: "user", content: $("message").value });
-  const b = { model: $("model").value, messages, max_tokens: Number($("max_tokens").value), stream: true,
-    stream_options: { include_usage: true } };
-  if ($("temperature").value !== "") b.temperature = Number($("temperature").value);
-  return b;
+  const messages = [{ role: "user", content: $("message").value }];
+  if ($("system").value.trim()) messages.unshift({ role: "system", content: $("system").value });
+  const temperature = $("temperature").value;
+  return JSON.stringify({ model: $("model").value, messages, max_tokens: Number($("max_tokens").value), stream: true,
+    stream_options: { include_usage: true }, ...(temperature && { temperature: Number(temperature) }) });
 }
 
 async function* events(stream) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
   let buffer = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    buffer += value;
-    const lines = buffer.split("\n");
+  for (let r; !(r = await reader.read()).done; ) {
+    const lines = (buffer + r.value).split("\n");
     buffer = lines.pop();
     for (const line of lines) {
-      if (line.startsWith("data:") && line.slice(5).trim() !== "[DONE]") yield JSON.parse(line.slice(5));
+      if (/^data: ?{/.test(line)) yield JSON.parse(line.slice(5));
     }
   }
 }
 
-async function problem(answer) {
+async function post(url, signal, init) {
+  const answer = await fetch(url, { method: "POST", signal, ...init });
+  if (answer.ok) return answer;
   const e = (await answer.json().catch(() => ({}))).error;
-  return new Error(e?.message ?? `The service answered ${answer.status}.`);
+  throw new Error(e?.message ?? `The service answered ${answer.status}. Reload the page and try again.`);
 }
 
-async function run() {
-  abort = new AbortController();
-  const signal = abort.signal;
-  const started = performance.now();
-  let first, pieces = 0, usage;
-  $("said").textContent = "";
+async function run(signal) {
+  let first, usage, pieces = 0;
+  for (const id of ["said", "thinking"]) $(id).textContent = "";
   $("thinking").hidden = true;
-  $("thinking").textContent = "";
   $("answer").hidden = false;
-  const minted = await fetch(form.dataset.key, { method: "POST", signal });
-  if (!minted.ok) throw new Error("No key could be made for the playground. Reload the page and try again.");
-  const { key } = await minted.json();
-  const answer = await fetch(form.dataset.endpoint, { method: "POST", signal, body: JSON.stringify(body()),
-    headers: { "content-type": "application/json", authorization: `Bearer ${key}` } });
-  if (!answer.ok) throw await problem(answer);
+  const { key } = await (await post(form.dataset.key, signal)).json();
+  const started = performance.now();
+  const answer = await post(form.dataset.endpoint, signal, { body: body(), headers: { "content-type": "application/json", authorization: `Bearer ${key}` } });
   for await (const e of events(answer.body)) {
     if (e.error) throw new Error(e.error.message);
     const d = e.choices?.[0]?.delta ?? {};
     const thought = d.reasoning_content ?? d.reasoning ?? "";
-    if (d.content || thought) {
-      first ??= performance.now() - started;
-      pieces++;
-    }
+    if ((d.content || thought) && !pieces++) first = performance.now() - started;
     if (thought) $("thinking").hidden = false;
     $("thinking").append(thought);
     $("said").append(d.content ?? "");
-    if (e.usage) usage = e.usage;
+    usage = e.usage ?? usage;
     tally(first, performance.now() - started, pieces, usage);
   }
 }
 
 function tally(first, total, pieces, usage) {
-  $("t-first").textContent = first === undefined ? "–" : `${Math.round(first)} ms`;
-  $("t-rate").textContent = first === undefined || pieces < 2 ? "–" : `${Math.round((pieces - 1) / ((total - first) / 1000))} tokens/s`;
-  $("t-out").textContent = usage ? usage.completion_tokens.toLocaleString("en") : `about ${pieces}`;
-  $("t-in").textContent = usage ? `${usage.prompt_tokens.toLocaleString("en")} (${usage.prompt_tokens_details?.cached_tokens ?? 0} cached)` : "–";
-  $("t-cost").textContent = usage ? dollars(cost(usage, $("model").selectedOptions[0])) : "–";
+  const set = (id, text) => ($(id).textContent = text);
+  set("t-first", first ? `${Math.round(first)} ms` : "–");
+  set("t-rate", pieces > 1 ? `${Math.round((pieces - 1) / ((total - first) / 1000))} tokens/s` : "–");
+  set("t-out", usage ? usage.completion_tokens.toLocaleString("en") : `about ${pieces}`);
+  set("t-in", usage ? `${usage.prompt_tokens.toLocaleString("en")} (${usage.prompt_tokens_details?.cached_tokens ?? 0} cached)` : "–");
+  set("t-cost", usage ? dollars(cost(usage, $("model").selectedOptions[0].dataset)) : "–");
 }
 
 function busy(on) {
   $("stop").hidden = !on;
   $("send").disabled = on;
-  $("said").setAttribute("aria-busy", String(on));
 }
 
 form?.addEventListener("submit", async (e) => {
   e.preventDefault();
   $("failed").hidden = true;
   busy(true);
+  abort = new AbortController();
   try {
-    await run();
+    await run(abort.signal);
   } catch (err) {
-    const stopped = err.name === "AbortError";
-    $("failed").querySelector("div").textContent = stopped ? "Stopped. What was written until now is billed." : err.message;
+    $("failed").querySelector("div").textContent = err.name === "AbortError" ? "Stopped. What was written until now is billed." : err.message;
     $("failed").hidden = false;
   }
   busy(false);
