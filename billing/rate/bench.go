@@ -178,4 +178,3 @@ func (b *bench) measure(ctx context.Context, end uint64) (Report, error) {
 	r.CPUPerEvent = (r.Process + r.Database) / time.Duration(r.Events)
 	return r, nil
 }
-

@@ -27,4 +27,3 @@ func BenchmarkRate(b *testing.B) {
 	b.ReportMetric(float64(r.CPUPerEvent.Nanoseconds())/1000, "cpu-us/event")
 	b.Log(r)
 }
-

@@ -66,6 +66,21 @@ func readEntry(line []byte, seq uint64, position int, now time.Time) *entry {
 	return e
 }
 
+// dropRaw takes the engine's own usage object out of the event: JSON may say what PostgreSQL cannot store. false: there
+// is none.
+func (e *entry) dropRaw() bool {
+	if e.ev.Raw == nil {
+		return false
+	}
+	e.ev.Raw = nil
+	line, err := json.Marshal(&e.ev)
+	if err != nil {
+		return false
+	}
+	e.line = line
+	return true
+}
+
 // checkTimes refuses times that no request can have; they would land in impossible partitions and buckets.
 func checkTimes(ev *usage.Event, now time.Time) string {
 	id, started, ended := ids.Time(ev.ID), time.UnixMilli(ev.StartedMS), time.UnixMilli(ev.EndedMS)

@@ -201,16 +201,16 @@ func TestPoisonIsPutAsideAndTheBatchGoesOn(t *testing.T) {
 		return e
 	}
 	bad := []*usage.Event{
-		spoil(func(e *usage.Event) { e.Usage[usage.Output] = 1e12 }),                 // impossible
-		spoil(func(e *usage.Event) { e.Usage[usage.Output] = 200_000 }),              // above the model's context
-		spoil(func(e *usage.Event) { e.Org = ids.New() }),                            // nobody
-		spoil(func(e *usage.Event) { e.Model = ids.New() }),                          // nothing
-		spoil(func(e *usage.Event) { e.StartedMS = 5 }),                              // in 1970
-		spoil(func(e *usage.Event) { e.ID[0] = 0xff }),                               // in the year 10000
-		spoil(func(e *usage.Event) { e.Raw = []byte(`{"text":"\u0000"}`) }),          // PostgreSQL's jsonb refuses it
-		spoil(func(e *usage.Event) { e.Dialect = "a\x00b" }),                         // PostgreSQL's text refuses it
-		spoil(func(e *usage.Event) { e.Raw = []byte(`{"n":1e` + "99999999" + `}`) }), // no number of PostgreSQL's
+		spoil(func(e *usage.Event) { e.Usage[usage.Output] = 1e12 }),    // impossible
+		spoil(func(e *usage.Event) { e.Usage[usage.Output] = 200_000 }), // above the model's context
+		spoil(func(e *usage.Event) { e.Org = ids.New() }),               // nobody
+		spoil(func(e *usage.Event) { e.Model = ids.New() }),             // nothing
+		spoil(func(e *usage.Event) { e.StartedMS = 5 }),                 // in 1970
+		spoil(func(e *usage.Event) { e.ID[0] = 0xff }),                  // in the year 10000
+		spoil(func(e *usage.Event) { e.Dialect = "a\x00b" }),            // PostgreSQL's text refuses it
 	}
+	good[3].Raw = []byte(`{"text":"\u0000"}`) // JSON, but not PostgreSQL's: the event counts without it
+	good[40].Raw = []byte(`{"n":1e99999999}`) // no number of PostgreSQL's
 	w.write(good[:30]...)
 	w.write(append(append([]*usage.Event{}, bad...), good[30:]...)...)
 	w.raw("{\"broken\n" + "\n" + "[1,2]\n")
@@ -220,7 +220,8 @@ func TestPoisonIsPutAsideAndTheBatchGoesOn(t *testing.T) {
 	w.rateAll()
 	w.want("SELECT count(*) FROM usage_events", len(good)+1, "SELECT sum(charged_nano) FROM usage_events", int64(sumOf(good)+last.Charge),
 		"SELECT count(*) FROM quarantine WHERE resolved_at IS NULL", len(bad)+4, "SELECT count(*) FROM quarantine WHERE reason = ''", 0,
-		"SELECT max(length(payload)) FROM quarantine", 64<<10)
+		"SELECT max(length(payload)) FROM quarantine", 64<<10,
+		"SELECT count(*) FROM usage_events WHERE raw IS NULL", 2)
 	w.sound()
 	w.exec("UPDATE rater_offsets SET incarnation = 'another'")
 	w.rateAll()

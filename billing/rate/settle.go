@@ -68,9 +68,11 @@ func (w *work) try(ctx context.Context, tx pgx.Tx, finals, progress []*entry) ([
 	case !poison(err):
 		return nil, err
 	case len(finals)+len(progress) == 1:
-		for _, e := range append(finals[:len(finals):len(finals)], progress...) {
-			e.reason = "it cannot be stored: " + err.Error()
+		e := append(finals[:len(finals):len(finals)], progress...)[0]
+		if e.dropRaw() { // the engine's words are for reading; the vector is what is owed
+			return w.try(ctx, tx, finals, progress)
 		}
+		e.reason = "it cannot be stored: " + err.Error()
 		return nil, nil
 	}
 	cut, cutProgress := len(finals)/2, len(progress)/2
