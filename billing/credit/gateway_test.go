@@ -255,8 +255,10 @@ func TestAnotherProcessProvesDeathByTheLock(t *testing.T) {
 		}
 	}
 	a.Crash()
-	if !credit.ProvenDead(dataLock) || !credit.ProvenDead(dataLock) {
-		t.Error("a crash is not proven")
+	for range 2 { // looking changes nothing
+		if !credit.ProvenDead(dataLock) {
+			t.Error("a crash is not proven")
+		}
 	}
 	if err := credit.RemoveLock(dataLock); err != nil {
 		t.Error(err)

@@ -51,7 +51,8 @@ func newDesk(h *house) *credit.Desk { return credit.NewDesk(h.db, clock.System, 
 // gateway opens a gateway's allotments; it closes or crashes when the test ends.
 func (h *house) gateway(t *testing.T, change ...func(c *credit.Config)) *credit.Allotments {
 	t.Helper()
-	c := credit.Config{DB: h.db, Bus: h.bus, Process: "test", LockDir: h.locks}
+	// A busy machine may answer slowly. Only who must be refused waits this long.
+	c := credit.Config{DB: h.db, Bus: h.bus, Process: "test", LockDir: h.locks, RecallWait: 2 * time.Second}
 	for _, fn := range change {
 		fn(&c)
 	}

@@ -3,6 +3,7 @@ package credit_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -107,41 +108,44 @@ func TestWhoHasNoCredit(t *testing.T) {
 
 // A cap worth ten full holds and 200 requests at once: ten are served, not one nano-dollar too much, the others are told.
 func TestTenOfTwoHundred(t *testing.T) {
-	const full = 1_234_567_891
 	for _, gateways := range []int{1, 2, 3} {
-		h := open(t)
-		p := h.org(t, 1000*usd)
-		h.setCap(t, p.Org, credit.Cap{Scope: credit.OrgScope, ScopeID: p.Org, Period: period.Total, Amount: 10 * full})
-		all := make([]*credit.Allotments, gateways)
-		for i := range all {
-			all[i] = h.gateway(t)
-		}
-		var served, refused atomic.Int64
-		var wg sync.WaitGroup
-		start := make(chan struct{})
-		for i := range 200 {
-			a := all[i%gateways]
-			wg.Go(func() {
-				<-start
-				hold, err := a.Hold(t.Context(), p, full)
-				switch {
-				case err == nil:
-					hold.Settle(full)
-					served.Add(1)
-				case fault.Is(err, fault.OutOfCredit):
-					refused.Add(1)
-				default:
-					t.Error(err)
-				}
-			})
-		}
-		close(start)
-		wg.Wait()
-		if served.Load() != 10 || refused.Load() != 190 {
-			t.Errorf("%d gateways: %d served, %d refused", gateways, served.Load(), refused.Load())
-		}
-		h.check(t, true)
+		t.Run(fmt.Sprintf("%d gateways", gateways), func(t *testing.T) { t.Parallel(); tenOfTwoHundred(t, gateways) })
 	}
+}
+
+func tenOfTwoHundred(t *testing.T, gateways int) {
+	const full = 1_234_567_891
+	h := open(t)
+	p := h.org(t, 1000*usd)
+	h.setCap(t, p.Org, credit.Cap{Scope: credit.OrgScope, ScopeID: p.Org, Period: period.Total, Amount: 10 * full})
+	all := make([]*credit.Allotments, gateways)
+	for i := range all {
+		all[i] = h.gateway(t)
+	}
+	var served, refused atomic.Int64
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range 200 {
+		wg.Go(func() {
+			<-start
+			hold, err := all[i%gateways].Hold(t.Context(), p, full)
+			switch {
+			case err == nil:
+				hold.Settle(full)
+				served.Add(1)
+			case fault.Is(err, fault.OutOfCredit):
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	close(start)
+	wg.Wait()
+	if served.Load() != 10 || refused.Load() != 190 {
+		t.Errorf("%d served, %d refused", served.Load(), refused.Load())
+	}
+	h.check(t, true)
 }
 
 // Requests that cost less than they hold leave money for others: as many are served as the cap pays for.

@@ -27,11 +27,10 @@ type world struct {
 	gateways []*credit.Allotments
 	holds    []*credit.Hold
 	unrated  []charge
-	dead     []ids.ID               // crashed epochs that are not fenced
-	fenced   map[ids.ID]bool        //
+	dead     []ids.ID // crashed epochs that are not fenced
+	fenced   map[ids.ID]bool
 	sums     map[ids.ID]int64       // settled + outstanding of every budget at the last look
 	rated    map[ids.ID]money.Nano  // what each budget must have settled
-	most     map[ids.ID]money.Nano  // of every hold, what it may be charged
 	owner    map[*credit.Hold]int   // gateway of a hold; -1 = crashed
 	amounts  map[*credit.Hold]int64 // what the model says is held
 }
@@ -206,26 +205,31 @@ func (w *world) invariants(rt *rapid.T) {
 			rt.Fatalf("%+v", s)
 		}
 	}
-	w.check(rt, false)
 	w.system(rt, func(tx pgx.Tx) error {
-		rows, err := tx.Query(context.Background(), "select id, cap_nano, settled_nano, outstanding_nano from budgets where org_id = $1", w.payers[0].Org)
+		rows, err := tx.Query(context.Background(), `
+			select id, cap_nano, settled_nano, outstanding_nano, (select coalesce(sum(allotted_nano - used_nano - returned_nano), 0)::bigint
+			  from allotments a where a.org_id = b.org_id and a.budget_id = b.id)
+			from budgets b where org_id = $1`, w.payers[0].Org)
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
 		for rows.Next() {
 			var id ids.ID
-			var capNano, settled, outstanding int64
-			if err := rows.Scan(&id, &capNano, &settled, &outstanding); err != nil {
+			var capNano, settled, outstanding, allotments int64
+			if err := rows.Scan(&id, &capNano, &settled, &outstanding, &allotments); err != nil {
 				return err
 			}
-			if sum := settled + outstanding; sum > capNano && sum > w.sums[id] {
+			sum := settled + outstanding
+			switch {
+			case outstanding != allotments:
+				return fmt.Errorf("budget %s: outstanding %d, its allotments have %d", id, outstanding, allotments)
+			case sum > capNano && sum > w.sums[id]:
 				return fmt.Errorf("budget %s grew to %d above its cap %d", id, sum, capNano)
-			}
-			if settled != int64(w.rated[id]) {
+			case settled != int64(w.rated[id]):
 				return fmt.Errorf("budget %s has settled %d, rated were %d", id, settled, w.rated[id])
 			}
-			w.sums[id] = settled + outstanding
+			w.sums[id] = sum
 		}
 		return rows.Err()
 	})

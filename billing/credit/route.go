@@ -81,6 +81,9 @@ func needs(p *Payer, caps map[scopeKey][]period.Kind, now time.Time) ([]need, er
 	return list, nil
 }
 
+// maxRoutes bounds the keys that a wallet remembers.
+const maxRoutes = 10_000
+
 // route finds or makes the payer's route. nil without an error: the database must be asked first (learn).
 func (w *wallet) route(p *Payer, now time.Time) (*route, error) {
 	if r := w.routes[p.Key]; r != nil && r.serves(p, now) {
@@ -110,6 +113,9 @@ func (w *wallet) route(p *Payer, now time.Time) (*route, error) {
 	slices.SortFunc(r.pots, func(a, b *pot) int { return bytes.Compare(a.budget[:], b.budget[:]) })
 	for _, pot := range r.pots {
 		r.budgets = append(r.budgets, pot.budget)
+	}
+	if len(w.routes) >= maxRoutes {
+		clear(w.routes) // short-lived keys come and go; making a route anew is cheap
 	}
 	w.routes[p.Key] = r
 	return r, nil

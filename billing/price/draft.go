@@ -75,7 +75,7 @@ func (d Draft) version(now time.Time) (Version, error) {
 	case d.EffectiveAt.Sub(now) > maxAhead:
 		return v, fault.New(fault.Invalid, "A price can begin at most two years ahead.").WithParam("effective_at")
 	}
-	v.EffectiveAt = v.EffectiveAt.Truncate(time.Microsecond) // as PostgreSQL keeps it
+	v.EffectiveAt = v.EffectiveAt.Truncate(time.Millisecond) // events tell their start in milliseconds: both sides must agree
 	for c := range v.Prices {
 		class := usage.Class(c)
 		p, given := d.Prices[class]

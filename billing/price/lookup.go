@@ -26,19 +26,6 @@ func ByID(ctx context.Context, tx q.DBTX, id ids.ID) (Version, error) {
 	return found(row, err)
 }
 
-// ByIDs gives those of the versions that exist, cancelled or not, by id.
-func ByIDs(ctx context.Context, tx q.DBTX, list []ids.ID) (map[ids.ID]Version, error) {
-	rows, err := q.New(tx).PriceVersions(ctx, list)
-	if err != nil {
-		return nil, fmt.Errorf("price: versions: %w", err)
-	}
-	byID := make(map[ids.ID]Version, len(rows))
-	for _, r := range rows {
-		byID[r.ID] = version(r)
-	}
-	return byID, nil
-}
-
 // OfModels gives every version of the models, cancelled ones too, ordered by model, book and effective_at: what the rater
 // compares events with.
 func OfModels(ctx context.Context, tx q.DBTX, models []ids.ID) ([]Version, error) {

@@ -265,47 +265,6 @@ func (q *Queries) PriceVersion(ctx context.Context, id ids.ID) (PriceVersion, er
 	return i, err
 }
 
-const priceVersions = `-- name: PriceVersions :many
-SELECT id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at FROM price_versions WHERE id = ANY($1::uuid[]) ORDER BY id
-`
-
-func (q *Queries) PriceVersions(ctx context.Context, argIds []ids.ID) ([]PriceVersion, error) {
-	rows, err := q.db.Query(ctx, priceVersions, argIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PriceVersion
-	for rows.Next() {
-		var i PriceVersion
-		if err := rows.Scan(
-			&i.ID,
-			&i.ModelID,
-			&i.Book,
-			&i.EffectiveAt,
-			&i.InputPico,
-			&i.CachedPico,
-			&i.CacheWritePico,
-			&i.OutputPico,
-			&i.ReasoningPico,
-			&i.ImagePico,
-			&i.AudioPico,
-			&i.RequestPico,
-			&i.Note,
-			&i.CreatedBy,
-			&i.CreatedAt,
-			&i.CancelledAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const pricedModel = `-- name: PricedModel :one
 SELECT id, name, free FROM models WHERE id = $1
 `

@@ -15,9 +15,6 @@ RETURNING *;
 -- name: PriceVersion :one
 SELECT * FROM price_versions WHERE id = $1;
 
--- name: PriceVersions :many
-SELECT * FROM price_versions WHERE id = ANY(sqlc.arg(ids)::uuid[]) ORDER BY id;
-
 -- name: PriceSchedule :many
 -- Everything a gateway may need: the versions that stand, past and future.
 SELECT * FROM price_versions WHERE cancelled_at IS NULL ORDER BY model_id, book, effective_at;
