@@ -19,13 +19,7 @@ import (
 	"millrace/internal/clock"
 	"millrace/serving/engine/sim"
 	"millrace/serving/gate/gatetest"
-	"millrace/tenants/keys"
 )
-
-// keyring knows one key.
-type keyring struct{ p keys.Principal }
-
-func (k keyring) Authenticate(context.Context, string) (keys.Principal, error) { return k.p, nil }
 
 // upstreamURL starts the cheapest possible engine.
 func upstreamURL(b testing.TB, cfg sim.RawConfig) string {
@@ -68,7 +62,7 @@ func load(b *testing.B, target string, body []byte) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	request := fmt.Appendf(nil, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer mk_x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	request := fmt.Appendf(nil, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer mk_good\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	const clients = 16
 	work := make(chan struct{}, clients)
 	done := make(chan error, clients)

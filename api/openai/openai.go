@@ -42,20 +42,32 @@ type API struct {
 	Clock  clock.Clock
 }
 
-// The routes, and what each takes.
+// The paths.
 const (
 	prefix     = "/v1"
 	pathChat   = "/v1/chat/completions"
 	pathModels = "/v1/models"
 )
 
-// Register adds the routes. All of /v1 is this package's, so that every error there is in OpenAI's envelope.
+// Register adds the routes. All of /v1 is this package's, whatever the method, so that every error there is in OpenAI's
+// envelope.
 func (a *API) Register(e *echo.Echo) {
-	e.POST(pathChat, handle(a.chat))
-	e.GET(pathModels, handle(a.listModels))
-	e.GET(pathModels+"/*", handle(a.showModel))
+	e.Any(pathChat, handle(only(http.MethodPost, a.chat)))
+	e.Any(pathModels, handle(only(http.MethodGet, a.listModels)))
+	e.Any(pathModels+"/*", handle(only(http.MethodGet, a.showModel)))
 	e.Any(prefix, handle(unknown))
 	e.Any(prefix+"/*", handle(unknown))
+}
+
+// only refuses other methods.
+func only(method string, h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request, id ids.ID) error {
+		if r.Method != method {
+			w.Header().Set("Allow", method)
+			return fault.New(fault.Method, "%s takes %s, not %s.", shown(r.URL.Path), method, r.Method)
+		}
+		return h(w, r, id)
+	}
 }
 
 // handler serves one request. An error is said in OpenAI's envelope; then nothing has been written.
@@ -74,19 +86,9 @@ func handle(h handler) echo.HandlerFunc {
 	}
 }
 
-// unknown answers what no route takes: another path, or another method.
-func unknown(w http.ResponseWriter, r *http.Request, _ ids.ID) error {
-	allowed := ""
-	switch p := r.URL.Path; {
-	case p == pathChat:
-		allowed = http.MethodPost
-	case p == pathModels, strings.HasPrefix(p, pathModels+"/"):
-		allowed = http.MethodGet
-	default:
-		return fault.New(fault.NotFound, "There is nothing at %s %s. The API begins at %s.", r.Method, shown(p), pathChat).WithCode("unknown_path")
-	}
-	w.Header().Set("Allow", allowed)
-	return fault.New(fault.Method, "%s takes %s, not %s.", shown(r.URL.Path), allowed, r.Method)
+// unknown answers what no route takes.
+func unknown(_ http.ResponseWriter, r *http.Request, _ ids.ID) error {
+	return fault.New(fault.NotFound, "There is nothing at %s %s. The API begins at %s.", r.Method, shown(r.URL.Path), pathChat).WithCode("unknown_path")
 }
 
 const maxShown = 100

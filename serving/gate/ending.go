@@ -255,12 +255,12 @@ func (r *relay) last(ack <-chan struct{}, bytes []byte) {
 
 // rest reads the engine's answer to its end.
 func (r *relay) rest() {
-	var left [512]byte
+	left := r.scratch.rest[:]
 	if !r.exchange.Buffered() {
 		r.exchange.Deadline(r.t.gate.Clock.Now().Add(engineRest))
 	}
 	for range 8 {
-		if _, err := r.exchange.Read(left[:]); err != nil {
+		if _, err := r.exchange.Read(left); err != nil {
 			return
 		}
 	}

@@ -26,6 +26,7 @@ const maxRetries = 2
 type scratch struct {
 	events          protocol.Events
 	out, body, kept []byte
+	rest            [512]byte // read and thrown away
 }
 
 var scratches = sync.Pool{New: func() any { return &scratch{} }}

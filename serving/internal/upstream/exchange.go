@@ -28,6 +28,9 @@ const (
 	deadlineStep = time.Second
 )
 
+// EventStream is the content type that engines usually give.
+const EventStream = "text/event-stream; charset=utf-8"
+
 // Request is one POST.
 type Request struct {
 	Head  []byte // the request line and headers as they go out, each line ended; without Content-Length and the empty line
@@ -228,7 +231,9 @@ func (x *Exchange) header(name, value []byte) error {
 		}
 	case len("Content-Type"):
 		if is(name, "content-type") {
-			x.ContentType = string(value)
+			if x.ContentType = EventStream; string(value) != EventStream {
+				x.ContentType = string(value)
+			}
 		}
 	case len("Content-Length"):
 		if is(name, "content-length") {
