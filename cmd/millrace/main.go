@@ -29,6 +29,7 @@ var cli struct {
 	Serve       serveCmd       `cmd:"" help:"Play one or more roles against a database and a bus."`
 	Migrate     migrateCmd     `cmd:"" help:"Bring the database's schema to this version."`
 	SimEngine   simEngineCmd   `cmd:"" help:"A simulated engine on loopback: vLLM's protocol, made-up text."`
+	Bench       benchCmd       `cmd:"" help:"Measure this program on this machine, beside something to compare it with."`
 	RawUpstream rawUpstreamCmd `cmd:"" help:"Fixed answers as cheaply as possible, for benches." hidden:""`
 	Agent       agentCmd       `cmd:"" help:"The host agent, as up runs it. On other hosts use millrace-agent." hidden:""`
 	MasterKey   masterKeyCmd   `cmd:"" help:"Print a new master key, for serve."`

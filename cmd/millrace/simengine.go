@@ -50,5 +50,8 @@ func (c *rawUpstreamCmd) Run(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "raw upstream on http://%s\n", ln.Addr())
-	return raw.Serve(ctx, ln)
+	if err := raw.Serve(ctx, ln); ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
