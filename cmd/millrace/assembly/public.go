@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"millrace/serving/gate/cork"
 )
 
 // Limits of the listeners. Answers have no write deadline: streams run for long and set their own.
@@ -68,10 +70,11 @@ func serve(base context.Context, name string, l net.Listener, h http.Handler, fa
 	s := &listener{name: name, srv: &http.Server{
 		Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		BaseContext: func(net.Listener) context.Context { return base },
+		ConnContext: cork.Context,
 		ErrorLog:    slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
 	}}
 	s.wg.Go(func() {
-		if err := s.srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.srv.Serve(cork.Listen(l)); !errors.Is(err, http.ErrServerClosed) {
 			failed(err)
 		}
 	})

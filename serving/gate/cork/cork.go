@@ -8,6 +8,7 @@ package cork
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"sync"
 )
@@ -15,7 +16,7 @@ import (
 // maxHeld bounds what is held back, in bytes; more is written at once.
 const maxHeld = 64 << 10
 
-// Listen wraps the connections of a listener.
+// Listen wraps the connections of a listener, but for TLS ones: the server must see what they are.
 func Listen(ln net.Listener) net.Listener { return listener{ln} }
 
 type listener struct{ net.Listener }
@@ -24,6 +25,9 @@ func (l listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
+	}
+	if _, secure := c.(*tls.Conn); secure {
+		return c, nil
 	}
 	return &Conn{Conn: c}, nil
 }
