@@ -107,7 +107,8 @@ type agent struct {
 	seen    inventory
 	dataURL string
 
-	desired desired
+	desired  desired
+	renewing sync.Mutex
 
 	mu   sync.Mutex
 	link *http.Client // to the hub, nil while there is no link

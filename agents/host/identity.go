@@ -124,8 +124,13 @@ func (a *agent) join(ctx context.Context) error {
 	}
 }
 
-// renew replaces the certificate, with a new key.
+// renew replaces the certificate, with a new key, when it is past half of its life.
 func (a *agent) renew(ctx context.Context) error {
+	a.renewing.Lock()
+	defer a.renewing.Unlock()
+	if cert, err := a.self.source.Current(); err != nil || a.cfg.Clock.Now().Before(pki.HalfLife(cert)) {
+		return err // the link or the clock was first
+	}
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
 	client := direct(a.self.trust.Dial(a.self.source, pki.Hub))
