@@ -146,7 +146,7 @@ func totals(rows []RevenueRow) (sum RevenueRow) {
 
 func revenueGrid(rows []RevenueRow) ui.Grid {
 	g := ui.Grid{
-		Caption: "Revenue by customer and model",
+		Caption: "Revenue by customer and model", Cards: true,
 		Columns: []ui.Column{{Name: "Customer"}, {Name: "Model"}, {Name: "Requests", Num: true}},
 		Empty:   ui.Blank{Icon: "trending-up", Title: "No revenue in this month", Text: "Usage of customers is listed here as it is settled."},
 	}

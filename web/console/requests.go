@@ -15,7 +15,7 @@ import (
 )
 
 // requestsPerPage is one page of the list.
-const requestsPerPage = 50
+const requestsPerPage = 40
 
 // requestsView is the list ready to draw.
 type requestsView struct {

@@ -117,7 +117,7 @@ func (r Report) classes() []usage.Class {
 // Grid is the report as a table with totals; first makes the first cell of a row, empty stands for a table without rows.
 func (r Report) Grid(firstColumn string, first func(Row) ui.Cell, empty ui.Blank) ui.Grid {
 	g := ui.Grid{
-		Caption: "Usage, " + r.Span.Title(),
+		Caption: "Usage, " + r.Span.Title(), Cards: true,
 		Columns: []ui.Column{{Name: firstColumn}, {Name: "Requests", Num: true}, {Name: "Errors", Num: true}},
 		Empty:   empty,
 	}
@@ -148,7 +148,7 @@ func (r Report) tableRows() []Row {
 	starts := r.Span.Starts()
 	for i := len(starts) - 1; i >= 0; i-- {
 		c := r.Total.points[i]
-		if c.Requests == 0 && c.Cost == 0 {
+		if c.Requests == 0 && c.Errors == 0 && c.Cost == 0 && c.Usage.Tokens() == 0 {
 			continue
 		}
 		c.Group, c.Label = starts[i].Format(DateLayout), r.Span.Name(starts[i])
