@@ -23,7 +23,8 @@
 //   - In memory, free = allotted - returned - open holds - everything ever charged, and is never negative.
 //   - A hold takes from all budgets or from none, and is settled once, for at most what it holds.
 //   - Past its validity, and from the moment it finds its row gone or closed, a process admits nothing.
-//   - Nobody is told 402 while idle money of the budget lies with another gateway that answers within RecallWait.
+//   - Nobody is told 402 while idle money of the budget lies with another gateway that answers within RecallWait. What was
+//     just proven to be nowhere is believed to be nowhere for refusalHolds, unless a notice says otherwise.
 //   - A database that is away is 503, never 402.
 //   - Locks are taken in this order by everyone: gateway_epochs, ledger_balances, allotments by (budget, epoch), budgets by
 //     id; FOR NO KEY UPDATE, because allotments refer to budgets. Only a fence locks an epoch's row FOR UPDATE: a raise
