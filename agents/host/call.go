@@ -35,7 +35,8 @@ func (e *hubError) final() bool {
 
 // direct is a client for single requests to the hub's listener.
 func direct(cfg *tls.Config) *http.Client {
-	return &http.Client{Timeout: callTimeout, Transport: &http.Transport{TLSClientConfig: cfg, TLSHandshakeTimeout: tlsTimeout}}
+	return &http.Client{Timeout: callTimeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment,
+		TLSClientConfig: cfg, TLSHandshakeTimeout: tlsTimeout}}
 }
 
 // call posts JSON and reads JSON; out may be nil.

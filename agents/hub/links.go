@@ -67,7 +67,7 @@ func (h *Hub) enter(me *hostLink, l *link.Link) bool {
 	h.links[me.id] = me
 	h.alive.Add(1)
 	if old != nil && old.link != nil {
-		go old.link.Close() // its own accept waits for it
+		h.alive.Go(old.link.Close) // it waits for the old one's end
 	}
 	h.fleet.linked(me.id)
 	return true
@@ -215,7 +215,7 @@ func (h *Hub) lookOnce(ctx context.Context, see bool) error {
 		switch {
 		case me == nil:
 		case r.Removed && me.link != nil:
-			go me.link.Close() // its accept waits for it
+			h.alive.Go(me.link.Close)
 		case r.Generation != me.desires:
 			me.desires = r.Generation
 			close(me.moved)

@@ -52,7 +52,7 @@ func (e *Refused) Error() string { return fmt.Sprintf("link: the hub refuses, st
 
 // Dial opens the agent's side: url is the hub's wss:// address with path, handler answers the hub's requests.
 func Dial(ctx context.Context, url string, cfg *tls.Config, handler http.Handler, log *slog.Logger) (*Link, error) {
-	rt := &http.Transport{TLSClientConfig: cfg, TLSHandshakeTimeout: dialTimeout}
+	rt := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: cfg, TLSHandshakeTimeout: dialTimeout}
 	defer rt.CloseIdleConnections()
 	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()

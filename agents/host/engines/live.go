@@ -175,7 +175,7 @@ func (l *life) untilReady(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for pause := readyPause; ; pause = min(pause*3/2, readyMaxPause) {
-		err := l.prove(limit)
+		err := l.prove(limit, readyTry)
 		if err == nil {
 			return nil
 		}
@@ -190,8 +190,8 @@ func (l *life) untilReady(ctx context.Context) error {
 }
 
 // prove generates one token. An engine that does not listen yet is not asked: a question is a journal record.
-func (l *life) prove(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTry)
+func (l *life) prove(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := listens(ctx, l.spec.Port); err != nil {
 		return err

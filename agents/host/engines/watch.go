@@ -2,6 +2,7 @@ package engines
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,13 +10,15 @@ import (
 
 	"millrace/agents/host/relay"
 	"millrace/agents/wire"
+	"millrace/serving/engine"
 )
 
 // Times of watching.
 const (
 	loadTimeout  = time.Second
-	deafAfter    = 3 * time.Second  // without an answer to the load question, and without progress: not ready
-	deafProbe    = 30 * time.Second // to give one token after all, else it is killed
+	deafIdle     = 3 * time.Second  // without an answer to the load question: not ready
+	deafBusy     = 15 * time.Second // the same while attempts run and nothing comes through: some engines answer between batches only
+	deafProbe    = time.Minute      // to give one token, or any sign, after all, else it is killed
 	stalledAfter = 2 * time.Minute  // attempts run, nothing comes through: ask for a token
 	stalledProbe = 2 * time.Minute
 )
@@ -46,7 +49,7 @@ func (l *life) poll(ctx context.Context) {
 			l.mu.Unlock()
 			return
 		}
-		if err == nil {
+		if err == nil || errors.Is(err, engine.ErrUnsupported) {
 			l.last, l.heard = load, l.sup.cfg.Clock.Now()
 		}
 		l.sup.cfg.Board.Load(l.loadNow())
@@ -75,7 +78,7 @@ func (l *life) watch(ctx context.Context) error {
 		}
 		now := l.sup.cfg.Clock.Now()
 		l.mu.Lock()
-		idle, deaf := l.attempts == 0, now.Sub(l.heard) >= deafAfter
+		idle, unheard := l.attempts == 0, now.Sub(l.heard)
 		l.mu.Unlock()
 		if p := l.progress.Load(); p != seen || idle {
 			moved, seen = now, p
@@ -84,10 +87,10 @@ func (l *life) watch(ctx context.Context) error {
 		switch {
 		case suspected && listens(ctx, l.spec.Port) != nil:
 			err = l.doubt(ctx, deafProbe)
-		case deaf && (idle || now.Sub(moved) >= deafAfter):
+		case idle && unheard >= deafIdle, unheard >= deafBusy && now.Sub(moved) >= deafBusy:
 			err = l.doubt(ctx, deafProbe)
 		case now.Sub(moved) >= stalledAfter:
-			err = l.ask(ctx, stalledProbe)
+			err = l.ask(ctx, stalledProbe, func() bool { return l.progress.Load() != seen })
 		default:
 			continue
 		}
@@ -102,7 +105,13 @@ func (l *life) watch(ctx context.Context) error {
 // comes out of it either.
 func (l *life) doubt(ctx context.Context, limit time.Duration) error {
 	l.setIf(wire.StateStarting, "the engine does not answer", func() bool { l.doubted = true; return !l.over && !l.closing })
-	if err := l.ask(ctx, limit); err != nil {
+	began, chunks := l.sup.cfg.Clock.Now(), l.progress.Load()
+	err := l.ask(ctx, limit, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.progress.Load() != chunks || l.heard.After(began)
+	})
+	if err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -112,25 +121,40 @@ func (l *life) doubt(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// ask wants one token, or any other progress, within the limit.
-func (l *life) ask(ctx context.Context, limit time.Duration) error {
-	before := l.progress.Load()
+// ask wants one token, or any other sign of work, within the limit. A question keeps its place in the engine's queue for
+// all that time; only one that fails is put again.
+func (l *life) ask(ctx context.Context, limit time.Duration, sign func() bool) error {
 	asking, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	proved := make(chan error, 1)
+	prove := func() { proved <- l.prove(asking, limit) }
+	l.helpers.Go(prove)
+	round := time.NewTicker(wire.LoadInterval)
+	defer round.Stop()
 	var err error
-	for asking.Err() == nil {
-		if err = l.prove(asking); err == nil || l.progress.Load() != before {
-			return nil
-		}
+	again := time.Time{} // when to put the question again; zero = one is out
+	for {
 		select {
 		case <-asking.Done():
-		case <-time.After(readyMaxPause):
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return fmt.Errorf("the engine hangs: %w", errors.Join(asking.Err(), err))
+		case err = <-proved:
+			if err == nil {
+				return nil
+			}
+			again = l.sup.cfg.Clock.Now().Add(readyMaxPause)
+		case <-round.C:
+			if sign() {
+				return nil
+			}
+			if now := l.sup.cfg.Clock.Now(); !again.IsZero() && now.After(again) {
+				again = time.Time{}
+				l.helpers.Go(prove)
+			}
 		}
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return fmt.Errorf("the engine hangs: %w", err)
 }
 
 func (l *life) keepLogSmall(ctx context.Context) {
