@@ -2,28 +2,23 @@ package engines
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"millrace/agents/internal/testengine"
 	"millrace/agents/wire"
-	"millrace/internal/clock"
 	"millrace/internal/ids"
 	"millrace/serving/engine"
-	"millrace/serving/engine/kvevent"
 )
 
 const patience = 30 * time.Second
@@ -36,124 +31,6 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
-
-// board records what would be told to the hub.
-type board struct {
-	mu     sync.Mutex
-	loads  map[ids.ID]wire.Load
-	states []string
-	blocks map[uint64]bool
-	engine ids.ID // whose cache it is
-	at     time.Time
-}
-
-func newBoard() *board { return &board{loads: map[ids.ID]wire.Load{}, blocks: map[uint64]bool{}} }
-
-func (b *board) Load(l wire.Load) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.loads[l.Unit].State != l.State {
-		b.states, b.at = append(b.states, l.State), time.Now()
-	}
-	b.loads[l.Unit] = l
-}
-
-func (b *board) Remove(unit ids.ID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.loads, unit)
-}
-
-func (b *board) Cache(_, engine ids.ID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.engine, b.blocks = engine, map[uint64]bool{}
-}
-
-func (b *board) Blocks(_, engine ids.ID, up kvevent.Update) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, blk := range up.Blocks {
-		if engine == b.engine && blk.Op == kvevent.Store {
-			b.blocks[blk.Hash] = true
-		}
-	}
-}
-
-func (b *board) load(unit ids.ID) wire.Load {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.loads[unit]
-}
-
-func (b *board) holds(block uint64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.blocks[block]
-}
-
-type bench struct {
-	*Supervisor
-	board *board
-	dir   string
-}
-
-func newBench(t *testing.T, dir string) *bench {
-	t.Helper()
-	b := &bench{board: newBoard(), dir: dir}
-	var err error
-	b.Supervisor, err = New(Config{Dir: dir, Drain: patience, Clock: clock.System, Board: b.board, DieWithAgent: true,
-		Log:    slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Client: func(ids.ID, engine.Driver) *http.Client { return http.DefaultClient }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Stop(context.Background()) })
-	return b
-}
-
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("waited in vain for " + what)
-		}
-	}
-}
-
-// ready waits for the unit and gives what is observed of it.
-func (b *bench) ready(t *testing.T, unit ids.ID) wire.UnitObserved {
-	t.Helper()
-	until(t, "a ready engine", func() bool { return b.board.load(unit).State == wire.StateReady })
-	return b.observed(unit)
-}
-
-func (b *bench) observed(unit ids.ID) wire.UnitObserved {
-	for _, o := range b.Observed() {
-		if o.Unit == unit {
-			return o
-		}
-	}
-	return wire.UnitObserved{}
-}
-
-// ask streams n tokens from the engine as the relay would.
-func (b *bench) ask(t *testing.T, unit ids.ID, n int) error {
-	t.Helper()
-	p, refused := b.Enter(unit)
-	if refused != "" {
-		return errors.New(refused)
-	}
-	resp, err := http.Post("http://"+p.Address()+engine.ChatPath, "application/json", strings.NewReader(fmt.Sprintf(`{"stream":true,"max_tokens":%d}`, n)))
-	if err == nil {
-		_, err = io.Copy(io.Discard, resp.Body)
-		_ = resp.Body.Close()
-	}
-	p.Leave(err != nil)
-	return err
-}
-
-func alive(pid int) bool { return startTime(pid) != "" }
 
 func TestAnEngineLivesAndTells(t *testing.T) {
 	t.Parallel()
@@ -363,132 +240,5 @@ func TestAHungEngineGetsNothingNewAndRecovers(t *testing.T) {
 	until(t, "ready again", func() bool { return b.board.load(unit).State == wire.StateReady })
 	if after := b.observed(unit); after.PID != o.PID || after.Restarts != 0 {
 		t.Errorf("a pause became a restart: %+v", after)
-	}
-}
-
-// agent is another process with a supervisor, for the tests that kill it.
-func agent(dir string) {
-	board := newBoard()
-	s, err := New(Config{Dir: dir, Drain: time.Second, Clock: clock.System, Board: board, DieWithAgent: os.Getenv("ENGINES_TEST_DIE") != "",
-		Log:    slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Client: func(ids.ID, engine.Driver) *http.Client { return http.DefaultClient }})
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	unit := ids.New()
-	s.Apply([]wire.Desired{testengine.Desired(unit, testengine.WithChild, testengine.IgnoreTerm)})
-	for board.load(unit).State != wire.StateReady {
-		time.Sleep(5 * time.Millisecond)
-	}
-	fmt.Println(s.Observed()[0].PID)
-	select {}
-}
-
-// startAgent gives the agent's process and its engine's.
-func startAgent(t *testing.T, dir string, env ...string) (cmd *exec.Cmd, enginePID int) {
-	t.Helper()
-	cmd = exec.Command(os.Args[0])
-	cmd.Env = append(append(os.Environ(), "ENGINES_TEST_AGENT="+dir), env...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := fmt.Fscan(out, &enginePID); err != nil {
-		t.Fatal(err)
-	}
-	return cmd, enginePID
-}
-
-func TestEnginesDieWithAKilledAgent(t *testing.T) {
-	t.Parallel()
-	cmd, pid := startAgent(t, t.TempDir(), "ENGINES_TEST_DIE=1")
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	until(t, "the kernel to kill the engine", func() bool { return !alive(pid) })
-}
-
-func TestOrphansAreKilledAtTheNextStart(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	cmd, pid := startAgent(t, dir)
-	child := childOf(t, pid)
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	if !alive(pid) {
-		t.Fatal("the engine did not outlive its agent: nothing to test")
-	}
-	// A number in a pid file that has become another process's is left alone.
-	other := exec.Command("sleep", "300")
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = other.Process.Kill(); _ = other.Wait() }()
-	stranger := filepath.Join(dir, ids.New().String())
-	if err := os.Mkdir(stranger, folderMode); err != nil {
-		t.Fatal(err)
-	}
-	p := observe(other.Process.Pid, ids.New(), "sleep")
-	p.Start += "1"
-	if err := writePID(stranger, p); err != nil {
-		t.Fatal(err)
-	}
-	newBench(t, dir)
-	if alive(pid) || alive(child) {
-		t.Error("an orphan lives on")
-	}
-	if !alive(other.Process.Pid) {
-		t.Error("a stranger was killed")
-	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "*", pidName)); len(left) != 0 {
-		t.Errorf("pid files are left: %v", left)
-	}
-}
-
-func TestLogsAreBounded(t *testing.T) {
-	dir := t.TempDir()
-	out, err := openLog(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	line := bytes.Repeat([]byte("x"), 1<<20)
-	for range maxLogBytes>>20 + 3 {
-		if _, err := out.Write(line); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, _ = out.WriteString("newest\n")
-	if err := rotate(dir); err != nil {
-		t.Fatal(err)
-	}
-	_, _ = out.WriteString("after\n") // the engine goes on writing to the same file
-	now, _ := os.ReadFile(filepath.Join(dir, logName))
-	old, _ := os.ReadFile(filepath.Join(dir, oldLogName))
-	if string(now) != "after\n" || len(old) != maxLogBytes || !bytes.HasSuffix(old, []byte("newest\n")) {
-		t.Errorf("now %d bytes, old %d bytes", len(now), len(old))
-	}
-	if logEnd(dir) != "after" {
-		t.Errorf("%q", logEnd(dir))
-	}
-}
-
-func TestPortsAreNotGivenTwice(t *testing.T) {
-	p := ports{taken: map[int]bool{}}
-	seen := map[int]bool{}
-	for range 50 {
-		got, err := p.take(3)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, port := range got {
-			if seen[port] {
-				t.Fatalf("port %d was given twice", port)
-			}
-			seen[port] = true
-		}
 	}
 }
