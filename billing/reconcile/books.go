@@ -1,0 +1,112 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"millrace/billing/ledger"
+	"millrace/db/q"
+)
+
+// rollups compares events with the rollups that pages read, cell by cell.
+func rollups(ctx context.Context, tx pgx.Tx, r *Report) error {
+	rows, err := q.New(tx).EventsAgainstRollups(ctx)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		unit := Nano
+		switch {
+		case strings.HasSuffix(row.Name, "tokens"):
+			unit = Tokens
+		case row.Name == "requests":
+			unit = Count
+		}
+		r.same(Events, "rollups: "+row.Name, unit, row.Events, row.Rollups, row.Difference)
+	}
+	return nil
+}
+
+// books compares events with the ledger, and the ledger with itself.
+func books(ctx context.Context, tx pgx.Tx, r *Report) error {
+	queries := q.New(tx)
+	rows, err := queries.EventsAgainstLedger(ctx)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		r.same(Events, "ledger: "+row.Name, Nano, row.Events, row.Ledger, row.Difference)
+	}
+	txns, err := queries.EventsAgainstTxns(ctx)
+	if err != nil {
+		return err
+	}
+	r.same(Events, "ledger: transactions that are their events", Count, txns.Events, txns.Ledger, txns.Different)
+	book, err := ledger.Verify(ctx, tx)
+	if err != nil {
+		return err
+	}
+	total, err := strconv.ParseInt(book.Total, 10, 64)
+	if err != nil {
+		return fmt.Errorf("the ledger's total %s: %w", book.Total, err)
+	}
+	r.same(Ledger, "all entries sum to zero", Nano, 0, total, max(total, -total))
+	r.same(Ledger, "transactions that do not balance", Count, 0, int64(len(book.Unbalanced)), int64(len(book.Unbalanced)))
+	r.same(Ledger, "balances that are not their entries", Count, 0, int64(len(book.Drifted)), int64(len(book.Drifted)))
+	r.Lines = append(r.Lines, Line{Side: Payments, Name: "Stripe", Unit: Nano, Explained: true, Note: "off"})
+	return nil
+}
+
+// budgets compares what may still be spent with events, ledger and allotments.
+func budgets(ctx context.Context, tx pgx.Tx, r *Report) error {
+	queries := q.New(tx)
+	settled, err := queries.BalancesAgainstEvents(ctx)
+	if err != nil {
+		return err
+	}
+	r.same(Events, "balances: settled", Nano, settled.Events, settled.Budgets, settled.Difference)
+	has, err := queries.BalancesAgainstLedger(ctx)
+	if err != nil {
+		return err
+	}
+	r.same(Ledger, "balances: credit that is left", Nano, has.Ledger, has.Budgets, has.Difference)
+	out, err := queries.OutstandingAgainstAllotments(ctx)
+	if err != nil {
+		return err
+	}
+	r.same(Budgets, "outstanding is what allotments hold", Nano, out.Allotments, out.Budgets, out.Difference)
+	behind, err := queries.OutstandingBehindFences(ctx)
+	if err != nil {
+		return err
+	}
+	r.same(Budgets, "allotments of fenced epochs that hold something", Count, 0, behind.Allotments, behind.Allotments)
+	return nil
+}
+
+// exceptions lists what is not a difference and should be looked at.
+func exceptions(ctx context.Context, tx pgx.Tx, r *Report) error {
+	x, err := q.New(tx).ReconcileExceptions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range []struct {
+		name string
+		n    int64
+		note string
+	}{
+		{"messages of the log that were gone before they were rated", x.GapMessages, "listed: they can no longer be billed"},
+		{"events in quarantine", x.Quarantined, "wait for a decision"},
+		{"events whose price was corrected", x.Repriced, "in the customer's favour"},
+	} {
+		line := Line{Side: Log, Name: l.name, Unit: Count, Left: l.n, Right: l.n, Count: l.n, Explained: true}
+		if l.n > 0 {
+			line.Note = l.note
+		}
+		r.Lines = append(r.Lines, line)
+	}
+	return nil
+}
