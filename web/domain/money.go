@@ -172,3 +172,5 @@ func (c customer) Limits(ctx context.Context, who session.Viewer) (console.Limit
 	}
 	return out, err
 }
+
+func nano(n int64) money.Nano { return money.Nano(n) }

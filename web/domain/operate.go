@@ -1,0 +1,107 @@
+package domain
+
+import (
+	"context"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"millrace/billing/report"
+	"millrace/db/q"
+	"millrace/internal/ids"
+	"millrace/internal/usage"
+	"millrace/web/admin"
+)
+
+const (
+	exceptionsPerPage = 50
+	mailsShown        = 100
+	quarantinePrefix  = "quar" // of cursors
+)
+
+// Exceptions is a page of both kinds; the cursor has the last of each.
+func (b business) Exceptions(ctx context.Context, after string) (admin.ExceptionList, error) {
+	by := operator(ctx)
+	aside, over, _ := strings.Cut(after, ".")
+	lastAside, lastOver := cursor(quarantinePrefix, aside), cursor(ids.Request, over)
+	put, err := b.Report.Quarantine(ctx, by, lastAside, exceptionsPerPage)
+	if err != nil {
+		return admin.ExceptionList{}, err
+	}
+	overruns, err := b.Report.Overruns(ctx, by, b.Clock.Now().AddDate(0, 0, -overrunDays), lastOver, exceptionsPerPage)
+	if err != nil {
+		return admin.ExceptionList{}, err
+	}
+	var out admin.ExceptionList
+	for _, x := range put {
+		out.Quarantine = append(out.Quarantine, admin.Quarantined{At: x.At, Request: x.Event.ID, OrgName: x.OrgName, Model: x.Model, Reason: x.Reason})
+		lastAside = x.ID
+	}
+	for _, x := range overruns {
+		out.Overruns = append(out.Overruns, admin.Overrun{At: x.At, Request: x.Request, OrgName: x.OrgName, Amount: x.Amount, Reason: overrunReason(x)})
+		lastOver = x.Request
+	}
+	if len(put) == exceptionsPerPage || len(overruns) == exceptionsPerPage {
+		// A kind of which there is nothing yet starts over; it has nothing on the next page either, unless it just came.
+		out.Next = ids.Format(quarantinePrefix, lastAside) + "." + ids.Format(ids.Request, lastOver)
+	}
+	return out, nil
+}
+
+// overrunReason says what is known of why a charge found no allotment.
+func overrunReason(o report.Overrun) string {
+	switch o.Ending {
+	case usage.GatewayDied:
+		return "its gateway died while it ran"
+	case usage.CapReached:
+		return "a cap or the balance was used up while it ran"
+	}
+	return "it arrived after its gateway's money was fenced, or cost more than was held"
+}
+
+var linkInMail = regexp.MustCompile(`https?://\S+`)
+
+// Outbox shows what would have been mailed.
+func (b business) Outbox(ctx context.Context) (admin.Outbox, error) {
+	by := operator(ctx)
+	mails, err := b.Tenants.Outbox(ctx, by, ids.Nil, mailsShown)
+	if err != nil {
+		return admin.Outbox{}, err
+	}
+	links := make([]string, len(mails))
+	var tokens []string
+	for i, m := range mails {
+		links[i] = linkInMail.FindString(m.Body)
+		if t := tokenOf(links[i]); t != "" {
+			tokens = append(tokens, t)
+		}
+	}
+	states, err := b.Tenants.LinkStates(ctx, by, tokens)
+	out := admin.Outbox{Mails: b.Mails}
+	now := b.Clock.Now()
+	for i, m := range mails {
+		token := tokenOf(links[i])
+		if token == "" {
+			continue // news without a secret: nobody has to hand it over
+		}
+		x := admin.Message{At: m.CreatedAt, To: m.Recipient, Expires: states[token].Expires, Used: states[token].Used}
+		if !x.Used && x.Expires.After(now) {
+			x.Link = links[i]
+		}
+		out.Items = append(out.Items, x)
+	}
+	return out, err
+}
+
+// tokenOf is the sign-in token in a link of LinkURL's; "" for other links.
+func tokenOf(link string) string {
+	u, err := url.Parse(link)
+	if err != nil {
+		return ""
+	}
+	return u.Query().Get("t")
+}
+
+func reconciledOf(r q.ReconcileRun) admin.Reconciled {
+	return admin.Reconciled{At: r.At, Watermark: r.Watermark}
+}
