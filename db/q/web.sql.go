@@ -77,20 +77,20 @@ SELECT o.org_id, o.name, o.created_at,
        coalesce(b.cap_nano - b.settled_nano - b.outstanding_nano, o.credit_limit_nano)::bigint AS available_nano
   FROM orgs o
   LEFT JOIN budgets b ON b.org_id = o.org_id AND b.kind = 'balance'
- WHERE (lower(o.name), o.org_id) > (lower($1::text), $2::uuid)
-   AND ($3::text = '' OR position(lower($3) IN lower(o.name)) > 0
-        OR EXISTS (SELECT FROM members m JOIN users u ON u.id = m.user_id WHERE m.org_id = o.org_id AND position(lower($3) IN u.email) > 0)
-        OR EXISTS (SELECT FROM api_keys k WHERE k.org_id = o.org_id AND NOT k.hidden AND length($3) >= $4::int
-                      AND (starts_with(k.prefix, $3) OR starts_with($3, k.prefix))))
- ORDER BY lower(o.name), o.org_id LIMIT $5
+ WHERE ($1::uuid = '00000000-0000-0000-0000-000000000000'
+        OR (lower(o.name), o.org_id) > (SELECT lower(a.name), a.org_id FROM orgs a WHERE a.org_id = $1))
+   AND ($2::text = '' OR position(lower($2) IN lower(o.name)) > 0
+        OR EXISTS (SELECT FROM members m JOIN users u ON u.id = m.user_id WHERE m.org_id = o.org_id AND position(lower($2) IN u.email) > 0)
+        OR EXISTS (SELECT FROM api_keys k WHERE k.org_id = o.org_id AND NOT k.hidden AND length($2) >= $3::int
+                      AND (starts_with(k.prefix, $2) OR starts_with($2, k.prefix))))
+ ORDER BY lower(o.name), o.org_id LIMIT $4
 `
 
 type PageCustomersParams struct {
-	AfterName string
-	AfterID   ids.ID
-	Search    string
-	LeastKey  int32
-	MaxRows   int32
+	AfterID  ids.ID
+	Search   string
+	LeastKey int32
+	MaxRows  int32
 }
 
 type PageCustomersRow struct {
@@ -105,7 +105,6 @@ type PageCustomersRow struct {
 // key from its beginning on.
 func (q *Queries) PageCustomers(ctx context.Context, arg PageCustomersParams) ([]PageCustomersRow, error) {
 	rows, err := q.db.Query(ctx, pageCustomers,
-		arg.AfterName,
 		arg.AfterID,
 		arg.Search,
 		arg.LeastKey,

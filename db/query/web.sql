@@ -7,7 +7,8 @@ SELECT o.org_id, o.name, o.created_at,
        coalesce(b.cap_nano - b.settled_nano - b.outstanding_nano, o.credit_limit_nano)::bigint AS available_nano
   FROM orgs o
   LEFT JOIN budgets b ON b.org_id = o.org_id AND b.kind = 'balance'
- WHERE (lower(o.name), o.org_id) > (lower(@after_name::text), @after_id::uuid)
+ WHERE (@after_id::uuid = '00000000-0000-0000-0000-000000000000'
+        OR (lower(o.name), o.org_id) > (SELECT lower(a.name), a.org_id FROM orgs a WHERE a.org_id = @after_id))
    AND (@search::text = '' OR position(lower(@search) IN lower(o.name)) > 0
         OR EXISTS (SELECT FROM members m JOIN users u ON u.id = m.user_id WHERE m.org_id = o.org_id AND position(lower(@search) IN u.email) > 0)
         OR EXISTS (SELECT FROM api_keys k WHERE k.org_id = o.org_id AND NOT k.hidden AND length(@search) >= @least_key::int

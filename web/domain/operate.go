@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"millrace/billing/report"
-	"millrace/db/q"
 	"millrace/internal/ids"
 	"millrace/internal/usage"
 	"millrace/web/admin"
@@ -100,8 +99,4 @@ func tokenOf(link string) string {
 		return ""
 	}
 	return u.Query().Get("t")
-}
-
-func reconciledOf(r q.ReconcileRun) admin.Reconciled {
-	return admin.Reconciled{At: r.At, Watermark: r.Watermark}
 }

@@ -47,9 +47,16 @@ func (b business) Overview(ctx context.Context) (o admin.Overview, err error) {
 		return o, err
 	}
 	a, err := b.Report.Attention(ctx, by, now.AddDate(0, 0, -overrunDays))
-	o.Overrun, o.Overruns, o.Aside, o.Reconcile = a.Overrun, a.Overruns, a.Quarantined, reconciledOf(a.Reconcile)
+	if err != nil {
+		return o, err
+	}
+	o.Overrun, o.Overruns, o.Aside = a.Overrun, a.Overruns, a.Quarantined
 	o.RaterLag, _ = b.Lag.Now()
 	o.NoMail = !b.Mails
+	run, err := storedRun(a.Reconcile)
+	if run != nil {
+		o.Reconcile = outcome(run)
+	}
 	return o, err
 }
 
