@@ -133,47 +133,6 @@ func (q *Queries) PageCustomers(ctx context.Context, arg PageCustomersParams) ([
 	return items, nil
 }
 
-const pageGrants = `-- name: PageGrants :many
-SELECT org_id, id, kind, amount_nano, reason, idempotency_key, created_by, created_at, expires_at FROM credit_grants WHERE org_id = $1 AND id < $2::uuid ORDER BY id DESC LIMIT $3
-`
-
-type PageGrantsParams struct {
-	Org      ids.ID
-	BeforeID ids.ID
-	MaxRows  int32
-}
-
-// Credit given, newest first, older than before.
-func (q *Queries) PageGrants(ctx context.Context, arg PageGrantsParams) ([]CreditGrant, error) {
-	rows, err := q.db.Query(ctx, pageGrants, arg.Org, arg.BeforeID, arg.MaxRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []CreditGrant
-	for rows.Next() {
-		var i CreditGrant
-		if err := rows.Scan(
-			&i.OrgID,
-			&i.ID,
-			&i.Kind,
-			&i.AmountNano,
-			&i.Reason,
-			&i.IdempotencyKey,
-			&i.CreatedBy,
-			&i.CreatedAt,
-			&i.ExpiresAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const pageHasKey = `-- name: PageHasKey :one
 SELECT EXISTS (SELECT FROM api_keys WHERE org_id = $1 AND NOT hidden) AS found
 `

@@ -45,10 +45,6 @@ UNION ALL SELECT id, name FROM hosts WHERE id = ANY(@list::uuid[]);
 SELECT a.*, coalesce(o.name, '')::text AS org_name FROM audit_log a LEFT JOIN orgs o ON o.org_id = a.org_id
  WHERE a.id < @before_id::uuid ORDER BY a.id DESC LIMIT @max_rows;
 
--- name: PageGrants :many
--- Credit given, newest first, older than before.
-SELECT * FROM credit_grants WHERE org_id = @org AND id < @before_id::uuid ORDER BY id DESC LIMIT @max_rows;
-
 -- name: PageHosts :many
 -- Every host that is not removed. seen_ms is how long ago its agent was last heard of; -1 = never.
 SELECT id, name, provider, region, domain, capacity_kind, gpu_hour_nano, data_url, agent_version, observed, cordoned, joined_at,
