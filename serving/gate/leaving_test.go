@@ -1,0 +1,97 @@
+package gate_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"millrace/internal/usage"
+	"millrace/serving/gate/gatetest"
+)
+
+// The client goes: the engine learns it at once, and what was delivered is paid.
+func TestTheClientLeaves(t *testing.T) {
+	left := make(chan struct{})
+	half := role() + says("one", 1) + says(" two", 2)
+	e := gatetest.NewEngine(t, func(c net.Conn, _ int) bool {
+		gatetest.Send(c, gatetest.StreamHead, gatetest.Chunk(half))
+		gatetest.Gone(c)
+		close(left)
+		return false
+	})
+	s := gatetest.New(t, gatetest.Options{}, e)
+	ctx, cancel := context.WithCancel(t.Context())
+	req, _ := http.NewRequestWithContext(ctx, "POST", s.URL, strings.NewReader(request(streamed)))
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 4096)
+	for n := 0; !bytes.Contains(buf[:n], []byte("two")); {
+		m, err := answer.Body.Read(buf[n:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += m
+	}
+	cancel()
+	answer.Body.Close()
+	select {
+	case <-left:
+	case <-time.After(5 * time.Second):
+		t.Fatal("the engine goes on for nobody")
+	}
+	ev := s.Event(t)
+	if ev.Ending != usage.ClientLeft || ev.Usage != (usage.Vector{usage.Input: 100, usage.Output: 2, usage.Requests: 1}) || !ev.Estimated || ev.Status != 200 {
+		t.Errorf("%+v", ev)
+	}
+}
+
+// A client that leaves before anything was generated pays nothing; one that waits for a whole answer pays what was
+// generated until it left.
+func TestTheClientLeavesEarly(t *testing.T) {
+	for _, tt := range []struct {
+		name, members, sent string
+		want                usage.Vector
+	}{
+		{"before the first token", streamed, role(), usage.Vector{}},
+		{"before the first token of a whole answer", "", role(), usage.Vector{}},
+		{"in a whole answer", "", role() + says("one", 1) + says(" two", 2), usage.Vector{usage.Input: 100, usage.Output: 2, usage.Requests: 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			sent, left := make(chan struct{}), make(chan struct{})
+			e := gatetest.NewEngine(t, func(c net.Conn, _ int) bool {
+				gatetest.Send(c, gatetest.StreamHead, gatetest.Chunk(tt.sent))
+				close(sent)
+				gatetest.Gone(c)
+				close(left)
+				return false
+			})
+			s := gatetest.New(t, gatetest.Options{}, e)
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				<-sent
+				time.Sleep(50 * time.Millisecond) // the gate reads what was sent
+				cancel()
+			}()
+			req, _ := http.NewRequestWithContext(ctx, "POST", s.URL, strings.NewReader(request(tt.members)))
+			if answer, err := http.DefaultClient.Do(req); err == nil {
+				answer.Body.Close()
+				t.Fatal("an answer came")
+			}
+			select {
+			case <-left:
+			case <-time.After(5 * time.Second):
+				t.Fatal("the engine goes on for nobody")
+			}
+			if ev := s.Event(t); ev.Ending != usage.ClientLeft || ev.Usage != tt.want || ev.Status != 499 {
+				t.Errorf("%+v", ev)
+			}
+		})
+	}
+}
+
