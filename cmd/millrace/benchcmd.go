@@ -5,4 +5,5 @@ import "millrace/cmd/millrace/bench"
 // benchCmd measures; see docs/benchmarks.md.
 type benchCmd struct {
 	Gateway bench.GatewayCmd `cmd:"" help:"Requests per second and added latency: direct, nginx, Millrace, Millrace through an agent."`
+	Crash   bench.CrashCmd   `cmd:"" help:"Kill everything, and gateways alone, at random moments under load; the books must agree with every client."`
 }

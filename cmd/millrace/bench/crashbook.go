@@ -27,6 +27,7 @@ type book struct {
 	mu      sync.Mutex
 	by      map[ids.ID]*told
 	noHead  int // answers of which not even the head came: their ids are not known
+	unheard int // those of them whose client left: they may be billed for the prompt all the same
 	doubled []ids.ID
 }
 
@@ -38,6 +39,9 @@ func (b *book) add(t *told) {
 	switch id := t.got.Request; {
 	case id == ids.Nil:
 		b.noHead++
+		if t.got.Left {
+			b.unheard++
+		}
 	case b.by[id] != nil:
 		b.doubled = append(b.doubled, id)
 	default:
@@ -73,7 +77,6 @@ func (b *book) compare(events []q.CrashEventsRow) (sum tally, wrong []string) {
 	for _, id := range b.doubled {
 		wrong = append(wrong, fmt.Sprintf("request %s was given to two clients", id))
 	}
-	sum.noHead = b.noHead
 	for i := range events {
 		e := &events[i]
 		sum.events++
@@ -82,25 +85,15 @@ func (b *book) compare(events []q.CrashEventsRow) (sum tally, wrong []string) {
 		if e.Ending == string(usage.GatewayDied) {
 			sum.died++
 		}
-		if w := soundEvent(e); w != "" {
-			wrong = append(wrong, fmt.Sprintf("request %s: %s", e.ID, w))
+		w := b.judge(e)
+		if i > 0 && events[i-1].ID == e.ID {
+			w = "it is booked twice"
 		}
-		t := b.by[e.ID]
-		switch {
-		case t == nil:
-			if w := unknownEvent(e); w != "" {
-				wrong = append(wrong, fmt.Sprintf("request %s: %s", e.ID, w))
-			}
-			continue
-		case i > 0 && events[i-1].ID == e.ID:
-			wrong = append(wrong, fmt.Sprintf("request %s is booked twice", e.ID))
-			continue
-		}
-		if w := t.agrees(e); w != "" {
+		if w != "" {
 			wrong = append(wrong, fmt.Sprintf("request %s (%s): %s", e.ID, e.Ending, w))
 		}
-		t.booked = true
 	}
+	sum.noHead = b.noHead
 	for id, t := range b.by {
 		switch {
 		case t.got.Status != http.StatusOK:
@@ -116,8 +109,27 @@ func (b *book) compare(events []q.CrashEventsRow) (sum tally, wrong []string) {
 			sum.broken++
 		}
 	}
-	b.by, b.noHead, b.doubled = make(map[ids.ID]*told), 0, nil
+	b.by, b.noHead, b.unheard, b.doubled = make(map[ids.ID]*told), 0, 0, nil
 	return sum, wrong
+}
+
+// judge says what is wrong with a booked request; "" = nothing.
+func (b *book) judge(e *q.CrashEventsRow) string {
+	if w := soundEvent(e); w != "" {
+		return w
+	}
+	t := b.by[e.ID]
+	if t != nil {
+		t.booked = true
+		return t.agrees(e)
+	}
+	if e.ChargedNano == 0 {
+		return ""
+	}
+	if b.unheard--; e.Ending != string(usage.ClientLeft) || b.unheard < 0 {
+		return fmt.Sprintf("charged %s USD, and no client has heard of it", money.Nano(e.ChargedNano))
+	}
+	return ""
 }
 
 // soundEvent checks an event by itself: it is charged what its tokens cost, by a ledger transaction, and nobody else bears
@@ -131,14 +143,6 @@ func soundEvent(e *q.CrashEventsRow) string {
 		return fmt.Sprintf("charged %s USD, its tokens cost %s", money.Nano(e.ChargedNano), cost)
 	case (e.ChargedNano > 0) != (e.TxnID != nil):
 		return "charged without a ledger transaction, or not charged with one"
-	}
-	return ""
-}
-
-// unknownEvent is one whose client never got a head: only a whole answer that its client left can be paid then.
-func unknownEvent(e *q.CrashEventsRow) string {
-	if e.ChargedNano > 0 && (e.Streamed || e.Ending != string(usage.ClientLeft)) {
-		return fmt.Sprintf("charged %s USD (%s), and no client has heard of it", money.Nano(e.ChargedNano), e.Ending)
 	}
 	return ""
 }

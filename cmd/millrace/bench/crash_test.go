@@ -1,0 +1,44 @@
+package bench
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// binary builds the program that is killed.
+func binary(t *testing.T) string {
+	t.Helper()
+	if given := os.Getenv("MILLRACE_TEST_BINARY"); given != "" {
+		return given
+	}
+	path := filepath.Join(t.TempDir(), "millrace")
+	cmd := exec.Command("go", "build", "-o", path, "millrace/cmd/millrace")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return path
+}
+
+func slow() bool { return os.Getenv("MILLRACE_SLOW") != "" }
+
+func pick(usual, long int) int {
+	if slow() {
+		return long
+	}
+	return usual
+}
+
+func TestKillsOfUpUnderLoad(t *testing.T) {
+	if err := Crash(t.Context(), CrashConfig{Binary: binary(t), UpKills: pick(10, 200), Out: t.Output()}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestKillsOfGatewaysUnderLoad(t *testing.T) {
+	if err := Crash(t.Context(), CrashConfig{Binary: binary(t), GatewayKills: pick(50, 10_000), Out: t.Output()}); err != nil {
+		t.Fatal(err)
+	}
+}
