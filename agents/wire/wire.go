@@ -15,8 +15,8 @@ import (
 // Paths of the hub's TLS listener (agents dial it) and of an agent's data plane (gateways dial it).
 const (
 	PathJoin    = "/agent/v1/join"    // POST JoinRequest -> JoinResponse; no client certificate yet
+	PathRenew   = "/agent/v1/renew"   // POST RenewRequest -> JoinResponse; mTLS, also with a certificate that ended lately
 	PathLink    = "/agent/v1/link"    // WebSocket by mTLS that carries the link (package agents/link); what follows goes over it
-	PathRenew   = "/agent/v1/renew"   // POST RenewRequest -> JoinResponse
 	PathSync    = "/agent/v1/sync"    // POST SyncRequest -> SyncResponse; long poll up to SyncWait
 	PathFacts   = "/agent/v1/facts"   // POST a stream of Fact lines (load, KV)
 	PathJournal = "/agent/v1/journal" // POST []Attempt -> 204 once stored
