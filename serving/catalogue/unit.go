@@ -130,7 +130,11 @@ func (u *Unit) connect(c clock.Clock, dialHost DialHost) error {
 		}
 		return dialHost(ctx, u.Host, address, secure)
 	}
-	u.pool = upstream.NewPool(dial, c)
+	idle := upstream.PlainIdle
+	if secure {
+		idle = upstream.SecureIdle
+	}
+	u.pool = upstream.NewPool(dial, c, idle)
 	u.head = chatHead(target, u.Header)
 	forProbes := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
 	u.Transport = &probes{header: u.Header, next: &http.Transport{DialContext: forProbes, DialTLSContext: forProbes,

@@ -1,9 +1,9 @@
-// Package gate is the request pipeline: the only way to an engine. It admits a request (price, hold, unit), relays the
-// engine's stream to the client, counts what was delivered, and leaves exactly one usage event and one settled hold per
-// admitted request, however it ends.
+// Package gate is the request pipeline: the only way to an engine. It admits a request (limits, model, price, hold, unit),
+// relays the engine's stream to the client, counts what was delivered, and leaves exactly one usage event and one settled
+// hold per admitted request, however it ends.
 //
-// It owns tickets, attempts, stage deadlines and the billing of endings. It does not own identity, dialect checks, limits
-// (its callers do those first), prices, budgets or the log: those it sees through the ports it declares.
+// It owns tickets, attempts, stage deadlines and the billing of endings. It does not own identity or dialect checks (its
+// callers do those first), nor prices, budgets and the log: those it sees through the ports it declares.
 //
 // Words. Ticket: the proof of admission; only Admit makes one, and Serve, the only thing that reaches engines, uses it
 // up. Attempt: one try at one unit, with an id of its own. Delivered: tokens in bytes that were written to the client.

@@ -98,9 +98,12 @@ func (r *relay) clientLeft() error {
 func (r *relay) capReached() error {
 	f := fault.New(fault.OutOfCredit, "The balance or a spending cap was used up while the answer was being written. What was delivered is charged.").
 		WithCode("insufficient_quota")
+	if !fault.Is(r.extendErr, fault.OutOfCredit) {
+		f = fault.New(fault.Unavailable, "No more credit can be set aside for this answer just now. What was delivered is charged.").WithCause(r.extendErr)
+	}
 	if !r.t.req.Chat.Stream && r.t.meter.said {
 		r.answer.Limit()
-		r.w.Header().Set("Millrace-Warning", "the answer was cut: the balance or a spending cap was used up")
+		r.w.Header().Add("Millrace-Warning", "the answer was cut: no more credit could be set aside for it")
 		return r.complete(usage.CapReached)
 	}
 	if r.flush() != nil {
@@ -257,7 +260,7 @@ func (r *relay) last(ack <-chan struct{}, bytes []byte) {
 func (r *relay) rest() {
 	left := r.scratch.rest[:]
 	if !r.exchange.Buffered() {
-		r.exchange.Deadline(r.t.gate.Clock.Now().Add(engineRest))
+		r.exchange.Deadline(r.t.gate.Clock.Now().Add(engineRest), 0)
 	}
 	for range 8 {
 		if _, err := r.exchange.Read(left); err != nil {

@@ -272,4 +272,3 @@ func TestStaleConnections(t *testing.T) {
 		}
 	}
 }
-

@@ -94,4 +94,3 @@ func TestTheClientLeavesEarly(t *testing.T) {
 		})
 	}
 }
-

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace/internal/fault"
 	"millrace/internal/money"
 	"millrace/internal/usage"
 	"millrace/serving/engine"
@@ -57,6 +58,17 @@ func TestTheCapIsReached(t *testing.T) {
 		if a := mustStream(t, body, false); a.Error != nil || s.Event(t).Ending != usage.Complete {
 			t.Errorf("with enough credit: %+v", a.Error)
 		}
+	}
+}
+
+// When a hold cannot be extended for another reason than money, the client is not told that its money is gone.
+func TestHoldsThatCannotBeExtended(t *testing.T) {
+	s := gatetest.New(t, gatetest.Options{}, gatetest.NewEngine(t, gatetest.Stream(long(2000, 1))))
+	s.Budgets.Break(fault.New(fault.Unavailable, "The database is away."))
+	_, body, _ := post(t, s, request(streamed))
+	a := mustStream(t, body, false)
+	if ev := s.Event(t); a.Error == nil || a.Error.Code == "insufficient_quota" || ev.Ending != usage.CapReached || ev.Usage.Generated() != 1024 {
+		t.Errorf("%+v, %+v", a.Error, ev)
 	}
 }
 

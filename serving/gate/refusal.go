@@ -55,7 +55,7 @@ func (t *Ticket) refused(x *upstream.Exchange) error {
 	if s, err := strconv.Atoi(x.RetryAfter); err == nil && s > 0 && s < 3600 {
 		r.retryAfter = time.Duration(s) * time.Second
 	}
-	x.Deadline(t.gate.Clock.Now().Add(t.gate.Times.Connect))
+	x.Deadline(t.gate.Clock.Now().Add(t.gate.Times.Connect), 0)
 	body, _ := io.ReadAll(io.LimitReader(x, maxRefusal)) // what came is enough
 	r.text = strings.ToValidUTF8(string(body[:min(len(body), maxRefusalText)]), "")
 	r.read(body, t.req.Chat)

@@ -46,6 +46,7 @@ type relay struct {
 	progressAt   time.Time
 	progressMark int64 // tokens at the last one
 	extendAgain  int64 // a hold that could not be extended is tried again at so many tokens
+	extendErr    error // why the last extension failed
 
 	used usage.Vector // what the request came to, set at its end
 }
@@ -111,7 +112,7 @@ func (r *relay) fill() error {
 	if by.After(end) {
 		by = end
 	}
-	r.exchange.Deadline(by)
+	r.exchange.Deadline(by, times.Idle/8)
 	err := r.scratch.events.Fill(r.exchange)
 	r.now = r.t.gate.Clock.Now()
 	return err
@@ -250,9 +251,9 @@ func (r *relay) extend(tokens int64) bool {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, t.gate.Times.Extend)
 	defer cancel()
-	if err := t.hold.Extend(ctx, amount); err != nil {
-		if !fault.Is(err, fault.OutOfCredit) {
-			logExtend(t, err)
+	if r.extendErr = t.hold.Extend(ctx, amount); r.extendErr != nil {
+		if !fault.Is(r.extendErr, fault.OutOfCredit) {
+			logExtend(t, r.extendErr)
 		}
 		return false
 	}

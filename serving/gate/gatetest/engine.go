@@ -18,7 +18,6 @@ type Engine struct {
 
 	script   atomic.Pointer[Script]
 	requests atomic.Int64
-	left     chan struct{} // one for each connection that the gate closed in mid-script
 
 	mu     sync.Mutex
 	conns  map[net.Conn]bool

@@ -37,6 +37,7 @@ type Budgets struct {
 	settled money.Nano
 	open    map[*hold]bool
 	faults  []string
+	broken  error // what Extend gives; nil = it works
 	epoch   ids.ID
 	budget  ids.ID
 }
@@ -78,7 +79,10 @@ func (h *hold) Extend(_ context.Context, amount money.Nano) error {
 	b := h.of
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.settled+b.held()+amount > b.Cap {
+	switch {
+	case b.broken != nil:
+		return b.broken
+	case b.settled+b.held()+amount > b.Cap:
 		return outOfCredit()
 	}
 	h.amount += amount
@@ -102,6 +106,13 @@ func (h *hold) Settle(charge money.Nano) {
 func (h *hold) Epoch() ids.ID     { return h.of.epoch }
 func (h *hold) Budgets() []ids.ID { return []ids.ID{h.of.budget} }
 func (h *hold) OrgBudget() ids.ID { return h.of.budget }
+
+// Break makes extensions fail.
+func (b *Budgets) Break(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.broken = err
+}
 
 // Settled is what was charged in all.
 func (b *Budgets) Settled() money.Nano {

@@ -21,12 +21,8 @@ const (
 	smallBody  = 16 << 10  // request bodies up to this size always fit a socket's buffer: their write needs no deadline
 )
 
-// Times of an exchange.
-const (
-	writeTime = 30 * time.Second // to send a request
-	// A deadline is only moved when it would move by more than this: setting one costs more than a read.
-	deadlineStep = time.Second
-)
+// writeTime is how long sending a large request may take.
+const writeTime = 2 * time.Minute
 
 // EventStream is the content type that engines usually give.
 const EventStream = "text/event-stream; charset=utf-8"
@@ -86,7 +82,7 @@ func (p *Pool) Post(ctx context.Context, r Request) (*Exchange, error) {
 	}
 	c.in = readers.Get().(*bufio.Reader)
 	c.in.Reset(c.net)
-	c.setDeadline(r.HeadBy)
+	c.setDeadline(r.HeadBy, 0)
 	if _, err := c.in.Peek(1); err != nil {
 		return nil, x.fail(ctx, err, c.reused && !IsTimeout(err))
 	}
@@ -103,6 +99,7 @@ func (x *Exchange) fail(ctx context.Context, err error, stale bool) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case stale:
+		x.conn.pool.distrust()
 		return ErrStale
 	}
 	return err
@@ -139,11 +136,12 @@ func (c *conn) send(r Request) error {
 	return err
 }
 
-// Deadline bounds the reads that follow. Moving it by less than deadlineStep does nothing.
-func (x *Exchange) Deadline(t time.Time) { x.conn.setDeadline(t) }
+// Deadline bounds the reads that follow. It is not moved when that would make it later by less than slack: setting one
+// costs as much as a read.
+func (x *Exchange) Deadline(t time.Time, slack time.Duration) { x.conn.setDeadline(t, slack) }
 
-func (c *conn) setDeadline(t time.Time) {
-	if d := t.Sub(c.deadline); d < deadlineStep && d > -deadlineStep {
+func (c *conn) setDeadline(t time.Time, slack time.Duration) {
+	if d := t.Sub(c.deadline); d >= 0 && d < slack {
 		return
 	}
 	c.deadline = t

@@ -18,11 +18,13 @@ import (
 	"millrace/internal/clock"
 )
 
-// Limits of a pool.
+// maxIdle bounds the idle connections kept to one address.
+const maxIdle = 512
+
+// How long connections are kept idle.
 const (
-	maxIdle     = 512             // idle connections kept to one address
-	idleTime    = 4 * time.Second // below the 5 s after which uvicorn, the server of most engines, closes them
-	sweepPeriod = 2 * idleTime
+	PlainIdle  = 4 * time.Second  // below the 5 s after which uvicorn, the server of most engines, closes them
+	SecureIdle = 30 * time.Second // a handshake costs more than finding a connection closed now and then
 )
 
 // Connect opens a connection that is ready for HTTP/1.1, TLS included.
@@ -42,6 +44,7 @@ func (e *ConnectError) Unwrap() error { return e.Cause }
 type Pool struct {
 	connect Connect
 	clock   clock.Clock
+	keep    time.Duration // how long connections are kept idle
 
 	mu     sync.Mutex
 	idle   []*conn // the longest idle first
@@ -49,8 +52,10 @@ type Pool struct {
 	closed bool
 }
 
-// NewPool makes a pool.
-func NewPool(connect Connect, c clock.Clock) *Pool { return &Pool{connect: connect, clock: c} }
+// NewPool makes a pool that keeps connections idle for a time.
+func NewPool(connect Connect, c clock.Clock, idle time.Duration) *Pool {
+	return &Pool{connect: connect, clock: c, keep: idle}
+}
 
 // Close closes idle connections now and all others when their exchange ends.
 func (p *Pool) Close() {
@@ -72,7 +77,7 @@ func (p *Pool) get(ctx context.Context, in time.Duration) (*conn, error) {
 		c := p.idle[n-1]
 		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
-		if now.Sub(c.since) < idleTime {
+		if now.Sub(c.since) < p.keep {
 			p.mu.Unlock()
 			c.reused = true
 			return c, nil
@@ -99,7 +104,7 @@ func (p *Pool) put(c *conn) {
 	}
 	p.idle = append(p.idle, c)
 	if p.sweep == nil {
-		p.sweep = time.AfterFunc(sweepPeriod, p.expire)
+		p.sweep = time.AfterFunc(2*p.keep, p.expire)
 	}
 }
 
@@ -108,17 +113,27 @@ func (p *Pool) expire() {
 	now := p.clock.Now()
 	p.mu.Lock()
 	n := 0
-	for n < len(p.idle) && now.Sub(p.idle[n].since) >= idleTime {
+	for n < len(p.idle) && now.Sub(p.idle[n].since) >= p.keep {
 		n++
 	}
 	old := append([]*conn(nil), p.idle[:n]...)
 	p.idle = append(p.idle[:0], p.idle[n:]...)
 	p.sweep = nil
 	if len(p.idle) > 0 && !p.closed {
-		p.sweep = time.AfterFunc(sweepPeriod, p.expire)
+		p.sweep = time.AfterFunc(2*p.keep, p.expire)
 	}
 	p.mu.Unlock()
 	closeAll(old)
+}
+
+// distrust closes what is idle: one of them was found closed, so the others probably are, and a few tries would not get
+// past them all.
+func (p *Pool) distrust() {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+	closeAll(idle)
 }
 
 func closeAll(conns []*conn) {

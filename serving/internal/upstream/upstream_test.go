@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,7 +40,7 @@ func server(t testing.TB, script func(connection, request int, r *http.Request) 
 	}()
 	p := NewPool(func(ctx context.Context) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", ln.Addr().String())
-	}, clock.System)
+	}, clock.System, PlainIdle)
 	t.Cleanup(func() { p.Close(); ln.Close(); <-ended })
 	return p
 }
@@ -171,7 +173,7 @@ func TestBodiesDoNotDependOnPackets(t *testing.T) {
 		wire.WriteString("0\r\n\r\n")
 		sizes := rapid.SliceOfN(rapid.IntRange(1, 50), 1, 20).Draw(t, "sizes")
 		near, far := net.Pipe()
-		p := NewPool(func(context.Context) (net.Conn, error) { return near, nil }, clock.System)
+		p := NewPool(func(context.Context) (net.Conn, error) { return near, nil }, clock.System, PlainIdle)
 		defer p.Close()
 		done := make(chan struct{})
 		go func() {
@@ -207,7 +209,7 @@ func TestBodiesDoNotDependOnPackets(t *testing.T) {
 
 func TestNothingWaitsForWhatHasNotCome(t *testing.T) {
 	near, far := net.Pipe()
-	p := NewPool(func(context.Context) (net.Conn, error) { return near, nil }, clock.System)
+	p := NewPool(func(context.Context) (net.Conn, error) { return near, nil }, clock.System, PlainIdle)
 	defer p.Close()
 	next := make(chan struct{}, 16)
 	go func() {
@@ -262,7 +264,7 @@ func TestDeadlines(t *testing.T) {
 		t.Error(err)
 	}
 	close(stop)
-	none := NewPool(func(ctx context.Context) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }, clock.System)
+	none := NewPool(func(ctx context.Context) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }, clock.System, PlainIdle)
 	r.ConnectIn = 10 * time.Millisecond
 	var connect *ConnectError
 	if _, err := none.Post(t.Context(), r); !errors.As(err, &connect) {
@@ -289,6 +291,41 @@ func TestStale(t *testing.T) {
 	}
 }
 
+// When an engine restarts, all its connections are closed: one stale one is enough to know.
+func TestAfterARestart(t *testing.T) {
+	const together = 20
+	var arrived atomic.Int64
+	all := make(chan struct{})
+	p := server(t, func(_, request int, _ *http.Request) string {
+		if request == 0 {
+			if arrived.Add(1) == together {
+				close(all)
+			}
+			<-all
+			return "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+		}
+		return ""
+	})
+	var wg sync.WaitGroup
+	for range together {
+		wg.Go(func() {
+			if _, _, err := post(t, p, "q"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(p.idle) != together {
+		t.Fatalf("%d idle connections", len(p.idle))
+	}
+	if _, _, err := post(t, p, "q"); !errors.Is(err, ErrStale) {
+		t.Fatal(err)
+	}
+	if _, _, err := post(t, p, "q"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Idle connections are not kept for long.
 func TestIdleConnections(t *testing.T) {
 	c := clock.NewManual(time.Now())
@@ -298,11 +335,11 @@ func TestIdleConnections(t *testing.T) {
 		t.Fatal(err, len(p.idle))
 	}
 	first := p.idle[0]
-	c.Advance(idleTime)
+	c.Advance(PlainIdle)
 	if _, _, err := post(t, p, "q"); err != nil || len(p.idle) != 1 || p.idle[0] == first {
 		t.Fatal("an old connection was used")
 	}
-	c.Advance(idleTime)
+	c.Advance(PlainIdle)
 	p.expire()
 	if len(p.idle) != 0 {
 		t.Fatal("an old connection is kept")
@@ -314,7 +351,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"))
 	f.Add([]byte("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 503 X\r\nRetry-After: 5\r\n\r\nrest"))
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		p := NewPool(func(context.Context) (net.Conn, error) { return &canned{in: bytes.NewReader(answer)}, nil }, clock.System)
+		p := NewPool(func(context.Context) (net.Conn, error) { return &canned{in: bytes.NewReader(answer)}, nil }, clock.System, PlainIdle)
 		defer p.Close()
 		x, err := p.Post(context.Background(), ask("q"))
 		if err != nil {
