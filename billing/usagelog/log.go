@@ -2,8 +2,6 @@ package usagelog
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,21 +70,26 @@ func (l *Log) Append(e *usage.Event) <-chan struct{} {
 	if l.closed.Load() {
 		l.cfg.Logger.Error("a usage event after the log was closed is lost", "event", e.ID, "org", e.Org, "charge_nano", int64(e.Charge))
 	}
-	return l.writer.append(l.encode(e))
+	line := lines.Get().(*[]byte)
+	*line = l.encode((*line)[:0], e)
+	done := l.writer.append(*line)
+	lines.Put(line)
+	return done
 }
 
+// lines keeps buffers for events on their way into a chunk.
+var lines = sync.Pool{New: func() any { b := make([]byte, 0, 2<<10); return &b }}
+
 // encode never fails: a raw usage object that is no JSON, or too long, is left out, because the vector is what counts.
-func (l *Log) encode(e *usage.Event) []byte {
-	line, err := json.Marshal(e)
+func (l *Log) encode(dst []byte, e *usage.Event) []byte {
+	line, err := e.AppendJSON(dst)
 	if err == nil && len(line) < usage.MaxEventBytes {
 		return append(line, '\n')
 	}
 	l.cfg.Logger.Warn("a usage event goes without its raw usage", "event", e.ID, "bytes", len(line), "err", err)
 	bare := *e
 	bare.Raw = nil
-	if line, err = json.Marshal(&bare); err != nil {
-		panic(fmt.Sprintf("usagelog: an event cannot be written: %v", err)) // no other field can fail
-	}
+	line, _ = bare.AppendJSON(dst) // only a raw usage can fail
 	return append(line, '\n')
 }
 
