@@ -27,7 +27,9 @@ func (g gauges) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByColl
 
 // Collect implements prometheus.Collector.
 func (g gauges) Collect(ch chan<- prometheus.Metric) {
-	send := func(d *prometheus.Desc, kind prometheus.ValueType, v float64) { ch <- prometheus.MustNewConstMetric(d, kind, v) }
+	send := func(d *prometheus.Desc, kind prometheus.ValueType, v float64) {
+		ch <- prometheus.MustNewConstMetric(d, kind, v)
+	}
 	r := g.server.Router.Stats()
 	send(descBookings, prometheus.GaugeValue, float64(r.Bookings))
 	send(descBlocks, prometheus.GaugeValue, float64(r.Blocks))

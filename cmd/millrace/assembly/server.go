@@ -2,9 +2,10 @@ package assembly
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,6 +14,7 @@ import (
 
 	"millrace/agents/dial"
 	"millrace/agents/hub"
+	"millrace/api/agentapi"
 	"millrace/billing/credit"
 	"millrace/billing/price"
 	"millrace/billing/rate"
@@ -24,6 +26,8 @@ import (
 	"millrace/serving/route"
 	"millrace/tenants"
 	"millrace/tenants/keys"
+	webdomain "millrace/web/domain"
+	"millrace/web/live"
 )
 
 // Server is a running process of Millrace. Its domain services are open to the wiring around it (up's demo data).
@@ -42,8 +46,8 @@ type Server struct {
 	Hub       *hub.Hub // nil without the hub role
 
 	gateway *gateway
+	open    *live.Hub // browsers' event streams; nil without the control role
 	public  *listener
-	agents  *listener
 	private *listener
 }
 
@@ -72,7 +76,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err := s.claim(ctx); err != nil {
 		return err
 	}
-	s.Tenants = tenants.New(c.DB, c.Master, c.Clock, c.Bus, func(token string) string { return c.PublicURL + "/login/link?t=" + token })
+	s.Tenants = tenants.New(c.DB, c.Master, c.Clock, c.Bus, webdomain.LinkURL(c.PublicURL))
 	s.Keys = keys.New(c.DB, c.Master, c.Clock, c.Bus)
 	s.Credit = credit.NewDesk(c.DB, c.Clock, c.Bus)
 	s.Prices = price.New(c.DB, c.Clock, c.Bus)
@@ -164,8 +168,9 @@ func (s *Server) listen() error {
 		s.life.onEnd("metrics listener", func(ctx context.Context) error { s.private.drain(ctx); return nil })
 	}
 	if c.Roles.Hub {
-		s.agents = serve(s.life.ctx, "agents", tls.NewListener(c.Agents, c.CA.Trust().HubServer(c.CA.HubSource(c.HubNames...))), s.Hub.Handler(), s.life.fail)
-		s.life.onEnd("agents' listener", func(ctx context.Context) error { return s.agents.srv.Close() })
+		s.life.run("agents' listener", func(ctx context.Context) error {
+			return agentapi.Serve(ctx, c.Agents, c.CA.Trust().HubServer(c.CA.HubSource(c.HubNames...)), s.Hub.Handler(), slog.Default())
+		})
 	}
 	if c.Public == nil {
 		return nil
@@ -174,12 +179,18 @@ func (s *Server) listen() error {
 	if err != nil {
 		return err
 	}
+	var inference http.Handler
 	if s.gateway != nil {
-		s.public = serve(s.life.ctx, "public", c.Public, split(s.gateway.handler, control, pages), s.life.fail)
-	} else {
-		s.public = serve(s.life.ctx, "public", c.Public, split(nil, control, pages), s.life.fail)
+		inference = s.gateway.handler
 	}
-	s.life.onEnd("public listener", func(ctx context.Context) error { s.public.drain(ctx); return nil })
+	s.public = serve(s.life.ctx, "public", c.Public, split(inference, control, pages), s.life.fail)
+	s.life.onEnd("public listener", func(ctx context.Context) error {
+		if s.open != nil {
+			s.open.Close() // open pages would never end by themselves
+		}
+		s.public.drain(ctx)
+		return nil
+	})
 	return nil
 }
 
