@@ -9,7 +9,6 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -24,7 +23,7 @@ const KeyBytes = 32
 
 // Master holds the derived keys. It is safe for concurrent use.
 type Master struct {
-	pepper, salt []byte
+	pepper, salt macs
 	aead         cipher.AEAD
 	fingerprint  string
 }
@@ -49,7 +48,7 @@ func New(key []byte) (*Master, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Master{pepper: derive("pepper"), salt: derive("cache-salt"), aead: aead,
+	return &Master{pepper: newMACs(derive("pepper")), salt: newMACs(derive("cache-salt")), aead: aead,
 		fingerprint: hex.EncodeToString(derive("fingerprint")[:16])}, nil
 }
 
@@ -73,20 +72,15 @@ func Parse(text string) (*Master, error) {
 func (m *Master) Fingerprint() string { return m.fingerprint }
 
 // KeyHash is the lookup hash of an API key, session or token: HMAC-SHA-256 under the pepper.
-func (m *Master) KeyHash(secret string) [sha256.Size]byte {
-	mac := hmac.New(sha256.New, m.pepper)
-	mac.Write([]byte(secret))
-	var out [sha256.Size]byte
-	mac.Sum(out[:0])
-	return out
-}
+func (m *Master) KeyHash(secret string) [sha256.Size]byte { return m.pepper.sum(secret) }
 
 // CacheSalt is the prefix-cache salt of one tenant: equal for equal ids, unguessable without the master key.
 func (m *Master) CacheSalt(tenant string) string {
-	mac := hmac.New(sha256.New, m.salt)
-	mac.Write([]byte(tenant))
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:18])
+	sum := m.salt.sum(tenant)
+	return base64.RawURLEncoding.EncodeToString(sum[:saltBytes])
 }
+
+const saltBytes = 18
 
 // Seal encrypts a secret for storage, bound to its context (for example "unit/<id>").
 func (m *Master) Seal(plain []byte, context string) []byte {
