@@ -139,6 +139,54 @@ func TestAWholeAnswer(t *testing.T) {
 	checkGood(t, s, e)
 }
 
+// However the engine's stream comes over the wire, the answer and the bill are the same.
+func TestHoweverItComes(t *testing.T) {
+	stream := role() + says("é解😀", 1) + says(strings.Repeat("wide ", 300_000), 2) + finish("stop", 2) + last(2) + done
+	want := "é解😀" + strings.Repeat("wide ", 300_000)
+	raw := func(parts ...string) gatetest.Script {
+		return func(c net.Conn, _ int) bool { gatetest.Send(c, parts...); return false }
+	}
+	small := func(c net.Conn, _ int) bool {
+		gatetest.Send(c, gatetest.StreamHead)
+		for text := stream; text != ""; { // cuts through characters and events alike
+			n := min(len(text), 7)
+			if len(text) > 5000 && len(text) < len(stream)-5000 {
+				n = len(text) - 4000
+			}
+			gatetest.Send(c, gatetest.Chunk(text[:n]))
+			text = text[n:]
+		}
+		gatetest.Send(c, "0\r\n\r\n")
+		return true
+	}
+	const head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+	for name, script := range map[string]gatetest.Script{
+		"in one piece":         gatetest.Stream(stream),
+		"in small pieces":      small,
+		"until the end":        raw(head+"\r\n", stream),
+		"with a length":        raw(head, fmt.Sprintf("Content-Length: %d\r\n\r\n", len(stream)), stream),
+		"with CRLF":            gatetest.Stream(strings.ReplaceAll(stream, "\n", "\r\n")),
+		"with comments":        gatetest.Stream(": hello\n\n" + strings.ReplaceAll(stream, "data: ", ": ping\n\nevent: x\nid: 1\ndata:")),
+		"without the last end": gatetest.Stream(strings.TrimRight(stream, "\n")),
+		"without an end mark":  gatetest.Stream(strings.TrimSuffix(stream, done)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := gatetest.NewEngine(t, script)
+			s := gatetest.New(t, gatetest.Options{}, e)
+			_, body, err := post(t, s, request(streamed))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a := mustStream(t, body, false); a.Choices[0].Content != want || a.Error != nil {
+				t.Fatalf("%d bytes of text, error %v", len(a.Choices[0].Content), a.Error)
+			}
+			if ev := s.Event(t); ev.Ending != usage.Complete || ev.Usage != (usage.Vector{usage.Input: 36, usage.Cached: 64, usage.Output: 2, usage.Requests: 1}) {
+				t.Errorf("%+v", ev)
+			}
+		})
+	}
+}
+
 // One connection serves one request after another.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	e := gatetest.NewEngine(t, gatetest.Stream(good))
