@@ -28,6 +28,7 @@ var cli struct {
 	Up          upCmd          `cmd:"" help:"Start everything on this machine: database, bus, gateway, console, two agents with engines."`
 	Serve       serveCmd       `cmd:"" help:"Play one or more roles against a database and a bus."`
 	Migrate     migrateCmd     `cmd:"" help:"Bring the database's schema to this version."`
+	Reconcile   reconcileCmd   `cmd:"" help:"Prove that engines, usage, ledger and budgets agree; exit code 1 when a difference is unexplained."`
 	SimEngine   simEngineCmd   `cmd:"" help:"A simulated engine on loopback: vLLM's protocol, made-up text."`
 	Bench       benchCmd       `cmd:"" help:"Measure this program on this machine, beside something to compare it with."`
 	RawUpstream rawUpstreamCmd `cmd:"" help:"Fixed answers as cheaply as possible, for benches." hidden:""`
