@@ -53,7 +53,7 @@ func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.life.onEnd("gateway epoch", func(ctx context.Context) error {
+	s.serving.onEnd("gateway epoch", func(ctx context.Context) error {
 		if err := log.Flush(ctx); err != nil {
 			return err // no goodbye: the rest of the money returns once this process is proven dead
 		}
@@ -67,17 +67,17 @@ func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.life.onEnd("price book", func(context.Context) error { prices.Close(); return nil })
+	s.serving.onEnd("price book", func(context.Context) error { prices.Close(); return nil })
 	auth := keys.NewAuthenticator(keys.NewStore(c.DB), c.Master, c.Clock, purse.Valid)
 	stop, err := auth.Follow(c.Bus)
 	if err != nil {
 		return nil, err
 	}
-	s.life.onEnd("key notices", func(context.Context) error { stop(); return nil })
-	s.life.run("key authentication", auth.Run)
+	s.serving.onEnd("key notices", func(context.Context) error { stop(); return nil })
+	s.serving.run("key authentication", auth.Run)
 	g := gate.New(gate.Options{Clock: c.Clock, Models: s.Catalogue, Router: s.Router, Limits: limits.New(c.Clock), Prices: prices, Budgets: budgets{purse},
 		Log: log, Salts: c.Master})
-	s.life.onEnd("running requests", g.Drain)
+	s.serving.onEnd("running requests", g.Drain)
 	e := echo.New()
 	e.IPExtractor = echo.ExtractIPDirect()
 	(&openai.API{Gate: g, Auth: auth, Models: s.Catalogue, Clock: c.Clock}).Register(e)

@@ -33,7 +33,8 @@ import (
 // Server is a running process of Millrace. Its domain services are open to the wiring around it (up's demo data).
 type Server struct {
 	cfg     Config
-	life    *life
+	life    *life // everything but serving
+	serving *life // listeners and gateway: what ends first
 	metrics *prometheus.Registry
 
 	Tenants   *tenants.Service
@@ -56,12 +57,13 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: c, life: newLife(), metrics: prometheus.NewRegistry()}
+	s := &Server{cfg: c, life: newLife(), serving: newLife(), metrics: prometheus.NewRegistry()}
+	s.serving.failed = s.life.failed // one place to hear of a failure
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := s.start(ctx); err != nil {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), failedStartTimeout)
 		defer cancel()
-		return nil, errors.Join(err, s.life.end(ending))
+		return nil, errors.Join(err, s.Stop(ending))
 	}
 	return s, nil
 }
@@ -183,8 +185,8 @@ func (s *Server) listen() error {
 	if s.gateway != nil {
 		inference = s.gateway.handler
 	}
-	s.public = serve(s.life.ctx, "public", c.Public, split(inference, control, pages), s.life.fail)
-	s.life.onEnd("public listener", func(ctx context.Context) error {
+	s.public = serve(s.serving.ctx, "public", c.Public, split(inference, control, pages), s.life.fail)
+	s.serving.onEnd("public listener", func(ctx context.Context) error {
 		if s.open != nil {
 			s.open.Close() // open pages would never end by themselves
 		}
@@ -208,12 +210,22 @@ func (s *Server) healthy() error {
 // Failed delivers the first failure of something that must not end.
 func (s *Server) Failed() <-chan error { return s.life.failed }
 
-// Stop ends in order: no new requests, running ones finish until ctx ends, log, money, workers.
-func (s *Server) Stop(ctx context.Context) error {
-	if err := s.life.end(ctx); err != nil {
-		return fmt.Errorf("stopping: %w", err)
+// Drain ends serving: no new requests, running ones finish until ctx ends, then log and money. Agents stay linked, so that
+// running requests can finish.
+func (s *Server) Drain(ctx context.Context) error {
+	if err := s.serving.end(ctx); err != nil {
+		return fmt.Errorf("draining: %w", err)
 	}
 	return nil
+}
+
+// Stop drains, then ends everything else.
+func (s *Server) Stop(ctx context.Context) error {
+	drained := s.Drain(ctx)
+	if err := s.life.end(ctx); err != nil {
+		return errors.Join(drained, fmt.Errorf("stopping: %w", err))
+	}
+	return drained
 }
 
 // PublicURL is the address of console, control API and inference, as people reach it.

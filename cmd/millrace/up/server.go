@@ -54,6 +54,13 @@ func (u *instance) startServer(ctx context.Context, public, agents, metrics net.
 	return nil
 }
 
+// drain lets running requests finish while agents and engines still work.
+func (u *instance) drain() error {
+	ctx, cancel := context.WithTimeout(context.Background(), u.cfg.Drain)
+	defer cancel()
+	return u.server.Drain(ctx)
+}
+
 const drainMargin = 10 * time.Second // beyond running requests: the log's flush and the money's return
 
 // masterKey is the installation's master key: made at the first start, from then on the one in the folder.

@@ -121,6 +121,7 @@ func (u *instance) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	u.onEnd(u.drain) // before the agents end
 	attached, err := u.attach(ctx, attach)
 	if err != nil {
 		return err
