@@ -71,11 +71,9 @@ type instance struct {
 	say *progress
 
 	folder   *datafolder.Folder
-	public   net.Listener
 	postgres *pg.Server
 	nats     *bus.Server
 	server   *assembly.Server
-	agents   []*child
 	ends     []func() error // newest last
 }
 
