@@ -27,11 +27,12 @@ type book struct {
 	mu      sync.Mutex
 	by      map[ids.ID]*told
 	noHead  int // answers of which not even the head came: their ids are not known
-	unheard int // those of them whose client left: they may be billed for the prompt all the same
+	unheard int // those of them whose client left: they may be billed all the same
 	doubled []ids.ID
+	refused map[string]int // what refusals said, over the whole run
 }
 
-func newBook() *book { return &book{by: make(map[ids.ID]*told)} }
+func newBook() *book { return &book{by: make(map[ids.ID]*told), refused: make(map[string]int)} }
 
 func (b *book) add(t *told) {
 	b.mu.Lock()
@@ -45,6 +46,9 @@ func (b *book) add(t *told) {
 	case b.by[id] != nil:
 		b.doubled = append(b.doubled, id)
 	default:
+		if t.got.Status != http.StatusOK {
+			b.refused[fmt.Sprintf("%d %s", t.got.Status, t.got.Text)]++
+		}
 		t.received = int64(len(t.got.Text))
 		t.got.Text, t.got.Header = nil, nil // not needed any more
 		b.by[id] = t
@@ -126,7 +130,8 @@ func (b *book) judge(e *q.CrashEventsRow) string {
 	if e.ChargedNano == 0 {
 		return ""
 	}
-	if b.unheard--; e.Ending != string(usage.ClientLeft) || b.unheard < 0 {
+	// A client that closes may have been served at that very moment.
+	if b.unheard--; e.Ending != string(usage.ClientLeft) && e.Ending != string(usage.Complete) || b.unheard < 0 {
 		return fmt.Sprintf("charged %s USD, and no client has heard of it", money.Nano(e.ChargedNano))
 	}
 	return ""

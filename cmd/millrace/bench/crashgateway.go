@@ -44,7 +44,7 @@ func crashGateways(ctx context.Context, r *crashRun) (err error) {
 		if err := awaitFence(ctx, k.DB, 0); err != nil {
 			return err
 		}
-		if err := r.check(ctx, k.DB); err != nil {
+		if err := r.check(ctx, k.DB, k.Bus); err != nil {
 			return fmt.Errorf("after kill %d: %w", done, err)
 		}
 	}

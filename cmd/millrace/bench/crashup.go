@@ -117,5 +117,5 @@ func (r *crashRun) checkUp(ctx context.Context, data string) error {
 	if err := awaitFence(ctx, d, 1); err != nil {
 		return err
 	}
-	return r.check(ctx, d)
+	return r.check(ctx, d, nil)
 }

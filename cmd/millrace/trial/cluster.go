@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"millrace/agents/wire"
@@ -42,7 +43,7 @@ type Cluster struct {
 	cfg         ClusterConfig
 	databaseURL string
 	nats        *bus.Server
-	gateways    int
+	gateways    atomic.Int64 // started so far
 	agents      []*Process
 	ends        []func(ctx context.Context) error // newest last
 }

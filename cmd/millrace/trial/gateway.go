@@ -46,8 +46,7 @@ type Gateway struct {
 
 // LaunchGateway starts a gateway process and does not wait: AwaitReady does.
 func (k *Cluster) LaunchGateway(args ...string) (*Gateway, string, error) {
-	k.gateways++
-	ready := filepath.Join(k.cfg.Dir, fmt.Sprintf("gateway-%d.ready", k.gateways))
+	ready := filepath.Join(k.cfg.Dir, fmt.Sprintf("gateway-%d.ready", k.gateways.Add(1)))
 	at := func(name string) string { return filepath.Join(k.cfg.Dir, name) }
 	args = append([]string{"serve", "--roles", "gateway", "--nats-url", k.nats.URL(), "--nats-token", natsToken, "--data", k.cfg.Dir,
 		"--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--master-key-file", at("master.key"), "--ca-cert", at("ca.pem"), "--ca-key", at("ca.key"),
@@ -59,11 +58,14 @@ func (k *Cluster) LaunchGateway(args ...string) (*Gateway, string, error) {
 	return &Gateway{Process: p}, ready, nil
 }
 
-// AwaitReady waits until the gateway serves.
+// AwaitReady waits until the gateway serves, and removes the file that said so.
 func (g *Gateway) AwaitReady(ctx context.Context, readyFile string) error {
 	b, err := awaitFile(ctx, g.Process, readyFile)
+	if err != nil {
+		return err
+	}
 	g.URL = strings.TrimSpace(string(b))
-	return err
+	return os.Remove(readyFile)
 }
 
 // StartGateway starts a gateway process and waits until it serves.
