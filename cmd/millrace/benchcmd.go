@@ -5,5 +5,6 @@ import "millrace/cmd/millrace/bench"
 // benchCmd measures; see docs/benchmarks.md.
 type benchCmd struct {
 	Gateway bench.GatewayCmd `cmd:"" help:"Requests per second and added latency: direct, nginx, Millrace, Millrace through an agent."`
+	Rater   bench.RaterCmd   `cmd:"" help:"How fast usage becomes ledger entries, beside COPY of the same rows."`
 	Crash   bench.CrashCmd   `cmd:"" help:"Kill everything, and gateways alone, at random moments under load; the books must agree with every client."`
 }

@@ -59,14 +59,11 @@ func (c *GatewayCmd) Measure(ctx context.Context, progress io.Writer) (report *G
 			return nil, err
 		}
 	}
-	dir, err := os.MkdirTemp(c.Dir, "millrace-bench-")
+	dir, err := tempDir(c.Dir)
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o711); err != nil { // PostgreSQL runs as another user when this is root
-		return nil, err
-	}
 	fmt.Fprintf(progress, "starting an engine, nginx and Millrace in %s\n", dir)
 	began := time.Now()
 	s, err := startStand(ctx, dir, program)
@@ -74,7 +71,7 @@ func (c *GatewayCmd) Measure(ctx context.Context, progress io.Writer) (report *G
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	report = &GatewayReport{At: began.UTC(), Machine: thisMachine(s.nginx), Rounds: p.rounds, RoundSeconds: p.round.Seconds()}
+	report = &GatewayReport{At: began.UTC(), Machine: thisMachine(dir, s.nginx), Rounds: p.rounds, RoundSeconds: p.round.Seconds()}
 	if s.nginx == "" {
 		fmt.Fprintln(progress, "nginx is not installed: its column is missing, and so are the ratios to it")
 	}
@@ -84,6 +81,15 @@ func (c *GatewayCmd) Measure(ctx context.Context, progress io.Writer) (report *G
 	}
 	report.Seconds = time.Since(began).Seconds()
 	return report, nil
+}
+
+// tempDir makes a folder that the user PostgreSQL runs as can pass through.
+func tempDir(under string) (string, error) {
+	dir, err := os.MkdirTemp(under, "millrace-bench-")
+	if err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, 0o711)
 }
 
 // plan is what is measured and for how long.

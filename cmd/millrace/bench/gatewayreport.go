@@ -145,20 +145,15 @@ func (r *GatewayReport) layout() (ways []string, settings []setting) {
 // Print writes the report for people.
 func (r *GatewayReport) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	m := r.Machine
-	fmt.Fprintf(t, "%s, %d cores (%s), kernel %s, %s, nginx %s, load average before %s\n", r.At.Format("2006-01-02 15:04 MST"), m.Cores, m.CPU, m.Kernel, m.Go, orNone(m.Nginx), m.Load)
+	fmt.Fprintln(t, r.Machine.line(r.At))
+	if r.Machine.Nginx == "" {
+		fmt.Fprintln(t, "nginx is not installed (Debian: nginx-light): there is nothing to compare with")
+	}
 	fmt.Fprintf(t, "median of %d rounds of %gs, each way in turn; client and engine run on the same cores; %.0fs in all\n", r.Rounds, r.RoundSeconds, r.Seconds)
 	r.printSaturation(t)
 	r.printLatency(t)
 	fmt.Fprintf(t, "\nledger: %d requests were answered whole through Millrace, %d are booked \n", r.Books.Sent, r.Books.Booked)
 	return t.Flush()
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "not installed"
-	}
-	return s
 }
 
 func (r *GatewayReport) printSaturation(t io.Writer) {
