@@ -52,10 +52,11 @@ func New(d Deps) http.Handler {
 	guard := session.New(session.Options{Auth: d.Auth, Clock: d.Clock, Log: d.Log, Secure: d.Secure})
 	e.Use(middleware.RecoverWithConfig(middleware.RecoverConfig{DisablePrintStack: true}))
 	e.Use(guard.Middleware()...)
+	e.Use(operatorsHome)
 	pages := e.Group("")
 	guard.Register(pages)
 	d.Live.Register(pages, guard.Alive)
-	console.Register(e.Group("", operatorsHome), console.Deps{Read: d.Customer, Write: d.Change, Clock: d.Clock, PublicURL: d.PublicURL, Gateway: d.Gateway})
+	console.Register(pages, console.Deps{Read: d.Customer, Write: d.Change, Clock: d.Clock, PublicURL: d.PublicURL, Gateway: d.Gateway})
 	admin.Register(pages, admin.Deps{Read: d.Business, Write: d.Operate, Clock: d.Clock})
 
 	mux := http.NewServeMux() // files need no guard: they hold nothing of anyone

@@ -90,6 +90,7 @@ func Register(g *echo.Group, d Deps) {
 	g.GET("/playground", in(p.playground))
 	g.POST("/playground", in(p.playWhole))
 	g.POST("/playground/key", in(p.playKey))
+	g.POST("/playground/samples", in(p.playSamples))
 	g.GET("/models", in(p.models))
 	g.GET("/billing", in(p.billing))
 	g.GET("/limits", in(p.limits))

@@ -1,6 +1,9 @@
 package console
 
 import (
+	"encoding/json"
+	"os/exec"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -62,9 +65,28 @@ func TestRunway(t *testing.T) {
 	}
 }
 
-func TestSamplesQuoteNames(t *testing.T) {
-	if got := shellQuoted(chatBody(`a"b`, "it's")); got != `{"model": "a\"b", "messages": [{"role": "user", "content": "it'\''s"}]}` {
-		t.Errorf("%s", got)
+// The examples are run by people in their shells: a message must never leave its quotes.
+func TestSamplesQuoteWhatWasTyped(t *testing.T) {
+	half := 0.5
+	ask := Ask{Model: `a"b`, System: "be <brief>", Message: "it's $(rm -rf /) `x`", MaxTokens: 20, Temperature: &half}
+	curl, err := curlSample("https://api.example", "KEY", ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := strings.Cut(curl, "-d ")
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf %s "+body).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got chatRequest
+	if err := json.Unmarshal(out, &got); err != nil || got.Model != ask.Model || got.Messages[1].Content != ask.Message || *got.Temperature != half {
+		t.Errorf("the shell passes on %s (%v)", out, err)
+	}
+	python := pythonSample("https://api.example", "KEY", ask)
+	for _, want := range []string{`model="a\"b"`, `"be <brief>"`, "max_tokens=20", "temperature=0.5", `base_url="https://api.example/v1"`} {
+		if !strings.Contains(python, want) {
+			t.Errorf("%s is not in:\n%s", want, python)
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // Ask is one question to the public endpoint.
 type Ask struct {
 	Model, System, Message string
-	MaxTokens              int64
+	MaxTokens              int64    // 0 = the model's default
 	Temperature            *float64 // nil = the model's default
 }
 
@@ -54,20 +54,30 @@ func (p *pages) ask(ctx context.Context, key string, a Ask) (*Answer, error) {
 	return readAnswer(resp.StatusCode, raw)
 }
 
-func (a Ask) body() map[string]any {
-	type message struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
+// message is one turn of a chat request.
+type message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+func (a Ask) messages() []message {
+	user := message{"user", a.Message}
+	if a.System == "" {
+		return []message{user}
 	}
-	var m []message
-	if a.System != "" {
-		m = append(m, message{"system", a.System})
-	}
-	b := map[string]any{"model": a.Model, "messages": append(m, message{"user", a.Message}), "max_tokens": a.MaxTokens}
-	if a.Temperature != nil {
-		b["temperature"] = *a.Temperature
-	}
-	return b
+	return []message{{"system", a.System}, user}
+}
+
+// chatRequest is the body of a Chat Completions call, in the order people read it.
+type chatRequest struct {
+	Model       string    `json:"model"`
+	Messages    []message `json:"messages"`
+	MaxTokens   int64     `json:"max_tokens,omitempty"`
+	Temperature *float64  `json:"temperature,omitempty"`
+}
+
+func (a Ask) body() chatRequest {
+	return chatRequest{a.Model, a.messages(), a.MaxTokens, a.Temperature}
 }
 
 // chatAnswer is the part of a chat completion, or of its error, that the page shows.

@@ -204,7 +204,12 @@ func (p *pages) showSecret(c echo.Context, k NewKey, secret string) error {
 		model = models[i].Name
 	}
 	page := ui.Page{Title: "Your new key", Head: "Your new key: " + k.Name, Path: "/keys", Up: &ui.Link{Href: "/keys", Text: "API keys"}, Lead: "Shown once. We keep only a fingerprint of it and cannot show it again."}
-	return ui.Render(c, http.StatusOK, secretPage(page, secret, curlSample(p.PublicURL, secret, model), pythonSample(p.PublicURL, secret, model)))
+	ask := Ask{Model: model, Message: sampleMessage}
+	curl, err := curlSample(p.PublicURL, secret, ask)
+	if err != nil {
+		return err
+	}
+	return ui.Render(c, http.StatusOK, secretPage(page, secret, curl, pythonSample(p.PublicURL, secret, ask)))
 }
 
 func (p *pages) confirmRevoke(c echo.Context) error {

@@ -52,16 +52,39 @@ func (p *pages) showPlayground(c echo.Context, status int, v playView) error {
 		}
 	}
 	v.canPlay = who.May.Has(session.PermKeys)
-	v.page = ui.Page{Title: "Playground", Path: "/playground", Lead: "Real requests through the public endpoint, billed like any other."}
-	model, message := v.form.Get("model"), v.form.Get("message")
-	if model == "" && len(v.models) > 0 {
-		model = v.models[0].Value
+	v.page = ui.Page{Title: "Playground", Path: "/playground", Lead: "Real requests through the public endpoint, billed like any other.", Parts: true}
+	if err := v.sample(p.PublicURL); err != nil {
+		return err
 	}
-	if message == "" {
-		message = "Say hello in five words."
-	}
-	v.curl, v.python = curlSample(p.PublicURL, keyPlaceholder, model), pythonSample(p.PublicURL, keyPlaceholder, model)
 	return ui.Render(c, status, playPage(v))
+}
+
+// sample writes the form's question as curl and Python.
+func (v *playView) sample(base string) (err error) {
+	ask := readAsk(&ui.Form{Values: v.form.Values}) // what is wrong is said elsewhere
+	if ask.Model == "" && len(v.models) > 0 {
+		ask.Model = v.models[0].Value
+	}
+	if ask.Message == "" {
+		ask.Message = sampleMessage
+	}
+	v.python = pythonSample(base, keyPlaceholder, ask)
+	v.curl, err = curlSample(base, keyPlaceholder, ask)
+	return err
+}
+
+// playSamples is the part of the page that follows what is typed. It is asked by POST: messages do not belong into
+// addresses, which end up in logs.
+func (p *pages) playSamples(c echo.Context) error {
+	f, err := ui.ReadForm(c)
+	if err != nil {
+		return err
+	}
+	v := playView{form: f}
+	if err := v.sample(p.PublicURL); err != nil {
+		return err
+	}
+	return ui.Render(c, http.StatusOK, playSamples(v))
 }
 
 // modelOption carries the prices, so that the page can say what an answer costs as soon as its usage is known.

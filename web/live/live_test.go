@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,14 +113,16 @@ func TestEventsMergeWhileNobodyReads(t *testing.T) {
 
 func TestAStreamEndsWithItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, signedIn := NewHub(), true
-		lines, done := open(t, t.Context(), h, func(echo.Context) bool { return signedIn }, Fleet)
+		h := NewHub()
+		var signedIn atomic.Bool
+		signedIn.Store(true)
+		lines, done := open(t, t.Context(), h, func(echo.Context) bool { return signedIn.Load() }, Fleet)
 		time.Sleep(heartbeat + time.Second)
 		synctest.Wait()
 		if got := drain(lines); len(got) != 1 || got[0] != ":" {
 			t.Errorf("a heartbeat reads %q", got)
 		}
-		signedIn = false
+		signedIn.Store(false)
 		time.Sleep(heartbeat)
 		synctest.Wait()
 		select {

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -118,5 +119,11 @@ func zone(c Chrome) *time.Location {
 // Quantiles of a latency; zero when nothing was measured.
 type Quantiles struct{ P50, P95 time.Duration }
 
-// String is both for reading: "212 ms / 640 ms".
-func (q Quantiles) String() string { return FormatLatency(q.P50) + " / " + FormatLatency(q.P95) }
+// String is both for reading: "212 / 640 ms", "212 ms / 1.4 s".
+func (q Quantiles) String() string {
+	low, high := FormatLatency(q.P50), FormatLatency(q.P95)
+	if strings.HasSuffix(high, " ms") {
+		low = strings.TrimSuffix(low, " ms")
+	}
+	return low + " / " + high
+}

@@ -51,7 +51,7 @@ func ErrorHandler(log *slog.Logger) echo.HTTPErrorHandler {
 		if f.Kind == fault.Internal || f.Kind == fault.Upstream {
 			log.Error("page failed", "method", c.Request().Method, "path", c.Request().URL.Path, "err", err)
 		}
-		if err := answerFault(c, f); err != nil {
+		if err := answerFault(c, f); err != nil && !c.Response().Committed { // after that the client is gone: nothing to tell
 			log.Error("error page failed", "err", err)
 			_ = c.String(http.StatusInternalServerError, "Something went wrong on our side.")
 		}

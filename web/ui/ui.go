@@ -55,6 +55,7 @@ type Page struct {
 	Lead   string   // one quiet sentence under it; may be empty
 	Up     *Link    // the page above this one; may be nil
 	Path   string   // the navigation entry to mark, for example "/keys"
+	Parts  bool     // parts of the page are fetched while it is open, also without live events
 	Events []string // live events the page's parts wait for; none opens no stream
 	Toast  string   // says that something worked when the page does not show it; may be empty
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -224,16 +225,18 @@ func (b *Browser) Axe(dark bool) []string {
 // Shot writes a picture of the whole page when MILLRACE_SHOTS names a folder.
 func (b *Browser) Shot(name string) {
 	b.t.Helper()
-	dir := os.Getenv("MILLRACE_SHOTS")
-	if dir == "" {
-		return
+	if dir := os.Getenv("MILLRACE_SHOTS"); dir != "" {
+		const lossless = 100
+		b.write(dir, name, Get(b, chromedp.FullScreenshot(lossless)))
 	}
+}
+
+func (b *Browser) write(dir, name string, picture []byte) {
+	b.t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		b.t.Fatal(err)
 	}
-	const lossless = 100
-	picture := Get(b, chromedp.FullScreenshot(lossless))
-	if err := os.WriteFile(dir+"/"+strings.ReplaceAll(name, "/", "-")+".png", picture, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, strings.ReplaceAll(name, "/", "-")+".png"), picture, 0o644); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -21,6 +21,10 @@ func visit(t *testing.T, b *Browser, s State, who, path string) *Site {
 	t.Helper()
 	b.t = t
 	site := Start(t, s)
+	t.Cleanup(func() { // a page left open would go on asking the closed site
+		b.Do(chromedp.Navigate("about:blank"))
+		b.Errors()
+	})
 	b.Look(Desktop, false)
 	b.SignIn(site, who)
 	b.Do(chromedp.Navigate(site.URL + path))
@@ -230,7 +234,10 @@ func playFlow(t *testing.T, b *Browser) {
 	if got, cost := text(b, "#said"), text(b, "#t-cost"); got != Words || cost != "$0.000424500" {
 		t.Errorf("answer %q for %s", got, cost)
 	}
-	b.Do(chromedp.SetValue(chromedp.CSS("#message"), "never end"), click("#send"))
+	Eval[string](b, `document.querySelector("#message").value = ""`)
+	b.Do(typeIn("#message", "never end"))
+	b.Until(`document.querySelector("#curl-sample").textContent.includes("never end")`)
+	b.Do(click("#send"))
 	b.Until(`!document.querySelector("#stop").hidden && document.querySelector("#said").textContent === "` + Words + `"`)
 	b.Do(click("#stop"))
 	b.Until(`!document.querySelector("#failed").hidden && document.querySelector("#stop").hidden`)

@@ -1,11 +1,14 @@
 package webtest
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+
+	"millrace/tenants"
 )
 
 // send posts a form as a browser on the same site does, or gets a page when form is nil.
@@ -74,6 +77,24 @@ func TestAskingForALinkTellsNothing(t *testing.T) {
 	for _, bad := range []string{"", "dana", "dana@acme.example, eve@evil.example", "Dana <dana@acme.example>", strings.Repeat("x", 250) + "@a.example"} {
 		if resp, _ := send(t, s, "", "/login", url.Values{"email": {bad}}); resp.StatusCode != 422 {
 			t.Errorf("%q: %d, want 422", bad, resp.StatusCode)
+		}
+	}
+}
+
+// The page must not promise a longer life than links have.
+func TestTheSignInPageTellsALinksLife(t *testing.T) {
+	_, body := send(t, Start(t, Busy), "", "/login", nil)
+	if want := fmt.Sprintf("for %d minutes", int(tenants.LinkTTL.Minutes())); !strings.Contains(body, want) {
+		t.Errorf("the page does not say %q", want)
+	}
+}
+
+func TestWrongMethodsAndPathsArePages(t *testing.T) {
+	s := Start(t, Busy)
+	for path, want := range map[string]int{"/usage": 405, "/nowhere": 404, "/keys/not-an-id/revoke": 404, path("/keys/", "key", id(kindKey, 99)) + "/revoke": 404} {
+		resp, body := send(t, s, Member, path, url.Values{"confirm": {"x"}})
+		if resp.StatusCode != want || !strings.Contains(body, "<h1>") || resp.Header.Get("Content-Security-Policy") == "" {
+			t.Errorf("POST %s: %d, want %d", path, resp.StatusCode, want)
 		}
 	}
 }
