@@ -58,30 +58,37 @@ func messagesBound(raw []byte) (n int64) {
 func partsBound(raw []byte) (n int64) {
 	e := scan.Array(raw)
 	for e.Next() {
-		if isMedia(e.Value) {
-			n += MediaTokens
-		} else {
-			n += int64(len(e.Value))
-		}
+		n += partBound(e.Value)
 	}
 	return n
 }
 
-// isMedia tells whether a content part is anything but text. A part without a type counts as media when it has a media
-// field, as engines guess it too.
-func isMedia(part []byte) bool {
+// partBound counts a content part's own bytes, and MediaTokens in the place of what media fields hold. Engines differ in
+// whether the type or the field decides what a part is, so a part that is both text and media counts as both: nobody can
+// hide text behind an image.
+func partBound(part []byte) int64 {
+	n, media := int64(len(part)), false
 	m := scan.Object(part)
 	for m.Next() {
 		switch string(m.Key) {
 		case "type":
-			switch string(m.Value) {
-			case `"text"`, `"refusal"`, `"thinking"`, `"input_text"`, `"output_text"`:
-				return false
-			}
-			return true
+			media = media || !textual(m.Value)
 		case "image_url", "input_audio", "video_url", "audio_url", "image", "image_pil", "image_embeds", "file":
-			return true
+			media = true
+			n -= int64(len(m.Value))
 		}
+	}
+	if media {
+		n += MediaTokens
+	}
+	return n
+}
+
+// textual tells whether a part's type is text of some kind.
+func textual(kind []byte) bool {
+	switch string(kind) {
+	case `"text"`, `"refusal"`, `"thinking"`, `"input_text"`, `"output_text"`:
+		return true
 	}
 	return false
 }

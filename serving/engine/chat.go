@@ -28,7 +28,7 @@ var neverFromClients = set(
 	"bootstrap_host", "bootstrap_port", "bootstrap_room", "bootstrap_pair_key",
 	"data_parallel_rank", "routed_dp_rank", "disagg_prefill_dp_rank", "session_params", "session_id",
 	"custom_logit_processor", "custom_params", "input_embeds", "return_hidden_states", "lora_path",
-	"chat_template", "media_io_kwargs", "prompt_token_ids", "continuous_usage_stats",
+	"chat_template", "media_io_kwargs", "mm_processor_kwargs", "logits_processors", "prompt_token_ids", "continuous_usage_stats",
 )
 
 func set(names ...string) map[string]bool {

@@ -196,6 +196,16 @@ func TestPromptBound(t *testing.T) {
 	if n := engine.PromptBound([]byte(image), 0); n > engine.TemplateTokens+engine.MessageTokens+engine.MediaTokens+100 {
 		t.Errorf("an image counts by its bytes: %d", n)
 	}
+	words := strings.Repeat("x", 1<<20)
+	for _, part := range []string{
+		`{"image_url":{"url":"data:,"},"type":"text","text":"` + words + `"}`,
+		`{"type":"image_url","type":"text","text":"` + words + `"}`,
+		`{"type":"image_url","image_url":{"url":"data:,"},"text":"` + words + `"}`,
+	} {
+		if n := engine.PromptBound([]byte(`{"messages":[{"role":"user","content":[`+part+`]}]}`), 0); n < 1<<20 {
+			t.Errorf("text hides behind an image: %d tokens for %.60s", n, part)
+		}
+	}
 	long := `{"messages":[{"role":"user","content":"` + strings.Repeat("x", 5000) + `"}]}`
 	if n := engine.PromptBound([]byte(long), 4096); n != 4096 {
 		t.Errorf("bound %d above the context", n)
