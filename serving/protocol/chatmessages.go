@@ -174,24 +174,35 @@ func (r *chatReader) part(raw []byte, media bool) error {
 	return wantType("type", "one of text, image_url")
 }
 
+// imageURL checks every url of an image, given twice too: engines take the last one.
 func imageURL(v []byte) error {
 	const name = "image_url.url"
 	if v == nil || !isObject(v) {
 		return wantType("image_url", "an object with a url")
 	}
+	found := false
 	m := scan.Object(v)
 	for m.Next() {
-		if string(m.Key) != "url" || !isString(m.Value) {
+		if string(m.Key) != "url" {
 			continue
 		}
-		for _, scheme := range []string{"data:", "http://", "https://"} {
-			if u := inside(m.Value); len(u) > len(scheme) && string(u[:len(scheme)]) == scheme {
-				return nil
-			}
+		if found = isString(m.Value) && fetchable(inside(m.Value)); !found {
+			return wantType(name, "a data: or http(s) URL")
 		}
-		return wantType(name, "a data: or http(s) URL")
 	}
-	return wantType(name, "a string")
+	if !found {
+		return wantType(name, "a string")
+	}
+	return nil
+}
+
+func fetchable(url []byte) bool {
+	for _, scheme := range []string{"data:", "http://", "https://"} {
+		if len(url) > len(scheme) && string(url[:len(scheme)]) == scheme {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *chatReader) toolCalls(v []byte) error {

@@ -73,6 +73,7 @@ func TestBadRequests(t *testing.T) {
 		{`{"model":"m","messages":[{"role":"user","content":[{"type":"file","file":{}}]}]}`, "messages[0].content[0].type"},
 		{`{"model":"m","messages":[{"role":"system","content":[{"type":"image_url","image_url":{"url":"data:x"}}]}]}`, "messages[0].content[0].type"},
 		{`{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"file:///etc/passwd"}}]}]}`, "messages[0].content[0].image_url.url"},
+		{`{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:x","url":"file:///etc/passwd"}}]}]}`, "messages[0].content[0].image_url.url"},
 		{`{"model":"m","messages":[{"role":"tool","content":"x"}]}`, "messages[0].tool_call_id"},
 		{`{"model":"m","messages":[{"role":"assistant","content":null}]}`, "messages[0].content"},
 		{`{"model":"m","messages":[{"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f"}}]}]}`, "messages[0].tool_calls[0]"},
