@@ -98,7 +98,8 @@ type plan struct {
 	round       time.Duration
 	warmup      time.Duration
 	connections []int
-	profile     string
+	profile     string // folder; "" = none
+	profiling   time.Duration
 }
 
 // Open-loop rates: answers come far slower than they could, so what is measured is latency, not queueing.
@@ -117,9 +118,10 @@ func (c *GatewayCmd) plan() (plan, error) {
 			return plan{}, fmt.Errorf("--connections: want 1 to %d", bench.MaxConnections)
 		}
 	}
-	p := plan{rounds: c.Rounds, round: c.Round, warmup: 300 * time.Millisecond, connections: c.Connections, profile: c.Profile}
+	p := plan{rounds: c.Rounds, round: c.Round, warmup: 300 * time.Millisecond, connections: c.Connections,
+		profile: c.Profile, profiling: 8 * time.Second}
 	if c.Quick {
-		p.rounds, p.round, p.warmup, p.connections = 1, 300*time.Millisecond, 50*time.Millisecond, c.Connections[:1]
+		p.rounds, p.round, p.warmup, p.connections, p.profiling = 1, 300*time.Millisecond, 50*time.Millisecond, c.Connections[:1], time.Second
 	}
 	return p, nil
 }

@@ -87,13 +87,13 @@ func (m *millrace) booked(ctx context.Context) (requests, failed int, err error)
 	return requests, failed, nil
 }
 
-// profile saves a CPU profile of Millrace over so many seconds.
-func (m *millrace) profile(ctx context.Context, seconds int, dir, name string) error {
+// profile saves a CPU profile of Millrace over whole seconds.
+func (m *millrace) profile(ctx context.Context, length time.Duration, dir, name string) error {
 	u, err := url.Parse(m.MetricsURL)
 	if err != nil {
 		return err
 	}
-	u.Path, u.RawQuery = "/debug/pprof/profile", "seconds="+strconv.Itoa(seconds)
+	u.Path, u.RawQuery = "/debug/pprof/profile", fmt.Sprintf("seconds=%.0f", length.Seconds())
 	profile, err := get(ctx, u.String())
 	if err != nil {
 		return err

@@ -175,9 +175,6 @@ func pool(turns []turn) bench.Result {
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 
-// profileSeconds is long enough for samples that mean something on a noisy machine.
-const profileSeconds = 8
-
 // profiles takes CPU profiles of Millrace at saturation, apart from the figures: profiling costs.
 func (m *measurer) profiles(ctx context.Context) error {
 	for _, p := range m.stand.parts {
@@ -191,8 +188,8 @@ func (m *measurer) profiles(ctx context.Context) error {
 				failed error
 			)
 			name := strings.ReplaceAll(p.name, ", ", "-") + "-" + k.name + ".pprof"
-			wg.Go(func() { failed = p.rated.profile(ctx, profileSeconds, m.profile, name) })
-			_, err := m.turn(ctx, p, k, m.connections[0], 0, profileSeconds*time.Second)
+			wg.Go(func() { failed = p.rated.profile(ctx, m.profiling, m.profile, name) })
+			_, err := m.turn(ctx, p, k, m.connections[0], 0, m.profiling)
 			wg.Wait()
 			if err := errors.Join(err, failed); err != nil {
 				return err
