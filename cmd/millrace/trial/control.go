@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
+
+	"millrace/internal/ids"
 )
 
 // Control is a program that uses the control API.
@@ -40,8 +43,8 @@ func (c Control) Do(ctx context.Context, method, path string, in, out any) error
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if method == http.MethodPost {
-		req.Header.Set("Idempotency-Key", fmt.Sprintf("trial-%d", time.Now().UnixNano()))
+	if method == http.MethodPost && (path == "/orgs" || strings.HasSuffix(path, "/grants")) {
+		req.Header.Set("Idempotency-Key", ids.New().String())
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
