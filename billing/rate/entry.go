@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"millrace/billing/usagelog"
 	"millrace/internal/ids"
 	"millrace/internal/money"
 	"millrace/internal/usage"
@@ -53,7 +54,7 @@ func readEntry(line []byte, seq uint64, position int, now time.Time) *entry {
 		e.reason = fmt.Sprintf("an event of %d bytes, at most %d", len(line), usage.MaxEventBytes)
 		return e
 	}
-	if err := json.Unmarshal(line, &e.ev); err != nil {
+	if err := usagelog.Decode(line, &e.ev); err != nil {
 		e.reason = "not an event: " + err.Error()
 		return e
 	}

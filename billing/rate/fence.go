@@ -243,6 +243,9 @@ func (f *Fencer) closeStreams(ctx context.Context, tx pgx.Tx, epoch ids.ID) (clo
 	for i, p := range running {
 		e := readEntry(p.Event, 0, i, now)
 		e.ev.Progress, e.ev.Ending = 0, usage.GatewayDied
+		if e.line, err = e.ev.AppendJSON(nil); err != nil { // what quarantine keeps is the end, not the progress
+			return 0, err
+		}
 		entries, orgs = append(entries, e), append(orgs, p.OrgID)
 	}
 	if len(orgs) > 0 {

@@ -184,6 +184,54 @@ func TestRunningStreamsOfADeadGatewayPayTheirLastProgress(t *testing.T) {
 	w.sound()
 }
 
+// A stream whose end was put aside is a person's to decide: its progress is never billed behind his back.
+func TestAnEndInQuarantineIsNotBilledByItsProgress(t *testing.T) {
+	w := newWorld(t)
+	epoch := w.epoch()
+	c := w.customer(epoch, 10*usd, 5*usd)
+	end := c.event(500)
+	news := *end
+	news.Progress, news.Charge, news.Ending = 1, 0, usage.GatewayDied
+	w.write(&news)
+	w.rateAll()
+	end.Usage[usage.Output] = 1e12 // impossible
+	w.write(end)
+	w.rateAll()
+	w.silent(epoch, longest+time.Second)
+	if done := w.fenced(w.fencer(), epoch); done.Closed != 0 {
+		t.Errorf("%+v", done)
+	}
+	w.want("SELECT count(*) FROM usage_events", 0, "SELECT count(*) FROM quarantine WHERE resolved_at IS NULL", 1)
+	w.sound()
+}
+
+// What a fence cannot close goes to quarantine as the end it is: it can be booked later, on the operator.
+func TestAStreamThatCannotBeClosedIsDecidedByAPerson(t *testing.T) {
+	w := newWorld(t)
+	epoch := w.epoch()
+	news := w.customer(epoch, 10*usd, 5*usd).event(500)
+	news.Progress, news.Charge, news.Ending = 1, 0, usage.GatewayDied
+	w.write(news)
+	w.rateAll()
+	w.exec("UPDATE models SET context_tokens = 1, max_output_tokens = 1")
+	news.Usage[usage.Output] = 5000
+	w.exec("UPDATE stream_progress SET event = jsonb_set(event, '{usage,3}', '5000')")
+	w.silent(epoch, longest+time.Second)
+	w.fenced(w.fencer(), epoch)
+	w.want("SELECT count(*) FROM usage_events", 0, "SELECT count(*) FROM stream_progress", 0)
+	waiting, err := rate.Quarantine(t.Context(), w.db)
+	if err != nil || len(waiting) != 1 {
+		t.Fatalf("%+v, %v", waiting, err)
+	}
+	w.exec("UPDATE models SET context_tokens = 100000, max_output_tokens = 100000")
+	if err := rate.Redrive(t.Context(), w.db, clock.System, waiting[0].ID, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	w.want("SELECT count(*) FROM usage_events WHERE ending = 'gateway_died' AND output_tokens = 5000", 1, "SELECT count(*) FROM stream_progress", 0,
+		"SELECT sum(charged_nano) FROM usage_events", 0)
+	w.sound()
+}
+
 func TestWhatArrivesAfterTheFenceIsTheOperators(t *testing.T) {
 	w := newWorld(t)
 	epoch := w.epoch()

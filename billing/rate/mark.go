@@ -61,6 +61,12 @@ func (m *mark) write(ctx context.Context) {
 	if same || now.incarnation == "" {
 		return
 	}
+	if err := m.put(ctx, now); err != nil {
+		m.log.Warn("how far the log is rated was not noted beside it", "err", err)
+	}
+}
+
+func (m *mark) put(ctx context.Context, now position) error {
 	ctx, cancel := context.WithTimeout(ctx, markTimeout)
 	defer cancel()
 	kv, err := m.bucket(ctx)
@@ -68,12 +74,12 @@ func (m *mark) write(ctx context.Context) {
 		_, err = kv.Put(ctx, now.incarnation, strconv.AppendUint(nil, now.seq, 10))
 	}
 	if err != nil {
-		m.log.Warn("how far the log is rated was not noted beside it", "err", err)
-		return
+		return err
 	}
 	m.mu.Lock()
 	m.written = now
 	m.mu.Unlock()
+	return nil
 }
 
 func (m *mark) bucket(ctx context.Context) (jetstream.KeyValue, error) {
@@ -85,26 +91,25 @@ func (m *mark) bucket(ctx context.Context) (jetstream.KeyValue, error) {
 	return kv, err
 }
 
-// of reads the mark of an incarnation; 0 = it was never rated.
-func (m *mark) of(ctx context.Context, incarnation string) (uint64, error) {
-	m.mu.Lock()
-	newest := m.newest
-	m.mu.Unlock()
-	if newest.incarnation == incarnation {
-		return newest.seq, nil
-	}
+// of gives the mark of an incarnation, or what this process knows better; 0 = it was never rated.
+func (m *mark) of(ctx context.Context, incarnation string) (seq uint64, err error) {
 	kv, err := m.bucket(ctx)
 	if err != nil {
 		return 0, err
 	}
 	entry, err := kv.Get(ctx, incarnation)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return 0, nil
+	switch {
+	case err == nil:
+		seq, err = strconv.ParseUint(string(entry.Value()), 10, 64)
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+		err = nil
 	}
-	if err != nil {
-		return 0, err
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.newest.incarnation == incarnation {
+		seq = max(seq, m.newest.seq)
 	}
-	return strconv.ParseUint(string(entry.Value()), 10, 64)
+	return seq, err
 }
 
 // checkAge voids all epochs when the database is an older copy: it knows less of their money than their gateways.
@@ -123,7 +128,7 @@ func (r *Rater) checkAge(ctx context.Context, pos position) error {
 	r.cfg.Logger.Error("the database is an older copy: gateways begin anew, and what it has forgotten is rated again",
 		"rated_to", pos.seq, "was_rated_to", marked, "epochs_voided", n)
 	r.mark.reach(pos)
-	return nil
+	return r.mark.put(ctx, pos) // or the next look would void the new epochs too
 }
 
 // VoidAll ends every gateway epoch in a database that replaced a newer one: a standby that was promoted, a backup that was

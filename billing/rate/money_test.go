@@ -10,6 +10,7 @@ import (
 
 	"millrace/billing/rate"
 	"millrace/db"
+	"millrace/db/bus"
 	"millrace/db/dbtest"
 	"millrace/internal/clock"
 	"millrace/internal/fault"
@@ -251,6 +252,33 @@ func copyDatabase(t *testing.T, url string) (copied string) {
 		}
 	}
 	return copied
+}
+
+// A log that was rolled back puts the position behind what was rated, but the database is no older copy.
+func TestALogThatWasRolledBackVoidsNothing(t *testing.T) {
+	w := newWorld(t)
+	c := w.customer(w.epoch(), 10*usd, 5*usd)
+	w.write(c.event(1))
+	w.write(c.event(2))
+	w.rateAll()
+	stream, err := w.bus.JetStream().Stream(t.Context(), bus.LogStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := stream.CachedInfo().Config
+	if err := w.bus.JetStream().DeleteStream(t.Context(), bus.LogStream); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.bus.JetStream().CreateStream(t.Context(), same); err != nil {
+		t.Fatal(err)
+	}
+	stop := w.start(w.rater(rate.Config{}))
+	w.eventually("the position went back", func() bool { return w.number("SELECT max(seq) FROM rater_offsets") == 0 })
+	stop() // before it rated anything of the new log
+	w.write(c.event(3))
+	w.rateAll()
+	w.want("SELECT count(*) FROM gateway_epochs WHERE voided_at IS NOT NULL", 0, "SELECT count(*) FROM usage_events", 3)
+	w.sound()
 }
 
 func TestQuarantineIsDecidedOnce(t *testing.T) {

@@ -53,12 +53,18 @@ func Redrive(ctx context.Context, d *db.DB, c clock.Clock, id ids.ID, by string)
 			return err
 		}
 		e := readEntry(row.Payload, uint64(row.Seq), int(row.Position), c.Now())
-		w := &work{from: source{row.Incarnation, int(row.Shard)}, now: c.Now(), at: func(string) error { return nil }}
-		if _, err := w.settle(ctx, tx, []*entry{e}); err != nil {
-			return err
+		if e.ev.Progress > 0 {
+			return fault.New(fault.Conflict, "It only tells of a stream that was running: there is nothing to book. Dismiss it.")
 		}
-		if e.reason != "" {
+		w := &work{from: source{row.Incarnation, int(row.Shard)}, now: c.Now(), at: func(string) error { return nil }}
+		booked, err := w.settle(ctx, tx, []*entry{e})
+		switch {
+		case err != nil:
+			return err
+		case e.reason != "":
 			return fault.New(fault.Conflict, "It still cannot be booked: %s.", strings.TrimSuffix(e.reason, "."))
+		case len(booked) == 0:
+			return fault.New(fault.Conflict, "This request is in the books already. Dismiss the event.")
 		}
 		return resolve(ctx, tx, id, "booked by "+by)
 	})

@@ -52,7 +52,7 @@ var errKilled = errors.New("killed")
 // steps collects the names of the steps that a batch goes through.
 func steps(t *testing.T, lanes int) (names []string) {
 	w := newWorld(t)
-	w.write(mixedEvents(w.customer(w.epoch(), 10*usd, 5*usd), w.customer(w.epoch(), 10*usd, 5*usd))...)
+	w.raw(encode(mixedEvents(w.customer(w.epoch(), 10*usd, 5*usd), w.customer(w.epoch(), 10*usd, 5*usd)))) // one message: one batch
 	r := w.rater(rate.Config{Lanes: lanes})
 	var mu sync.Mutex
 	rate.OnStep(r, func(step string) error {
@@ -88,7 +88,7 @@ func TestARaterKilledAtAnyStepRepeatsNothing(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			events := mixedEvents(w.customer(w.epoch(), 10*usd, 5*usd), w.customer(w.epoch(), 10*usd, 5*usd))
-			w.write(events...)
+			w.raw(encode(events))
 			r := w.rater(rate.Config{})
 			died := make(chan struct{})
 			calls := 0
@@ -102,7 +102,7 @@ func TestARaterKilledAtAnyStepRepeatsNothing(t *testing.T) {
 				return nil
 			})
 			stop := w.start(r)
-			<-died
+			w.await(died)
 			stop()
 			w.want("SELECT count(*) FROM usage_events", 0, "SELECT coalesce(sum(seq), 0) FROM rater_offsets", 0)
 			w.sound()
@@ -145,7 +145,7 @@ func TestARaterKilledBetweenLanesRepeatsNothing(t *testing.T) {
 		return nil
 	})
 	stop := w.start(r)
-	<-died
+	w.await(died)
 	stop()
 	if w.number("SELECT count(*) FROM usage_events") == 0 {
 		t.Fatal("nothing was booked before the position moved: the test misses its point")

@@ -37,6 +37,7 @@ func (w *work) settle(ctx context.Context, tx pgx.Tx, entries []*entry) (booked 
 	if booked, err = w.try(ctx, tx, finals, progress); err != nil {
 		return nil, err
 	}
+	var ended []*entry
 	for _, e := range entries {
 		if e.reason == "" {
 			continue
@@ -44,8 +45,12 @@ func (w *work) settle(ctx context.Context, tx pgx.Tx, entries []*entry) (booked 
 		if err := w.quarantine(ctx, tx, e, ""); err != nil {
 			return nil, err
 		}
+		if e.ev.Progress == 0 {
+			ended = append(ended, e)
+		}
 	}
-	return booked, nil
+	// A person decides about them now: no fence may bill their last progress.
+	return booked, forgetStreams(ctx, q.New(tx), ended)
 }
 
 // try books under a savepoint. Poison is isolated by halving: what fails alone is marked with its reason.

@@ -23,7 +23,7 @@ import (
 	"millrace/internal/usage"
 )
 
-const patience = 20 * time.Second // a bound for what should take milliseconds
+const patience = 60 * time.Second // a bound for what should take milliseconds
 
 // world is a database and a log with a model for sale.
 type world struct {
@@ -243,6 +243,15 @@ func (w *world) eventually(what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			w.t.Fatal("never: " + what)
 		}
+	}
+}
+
+func (w *world) await(happened <-chan struct{}) {
+	w.t.Helper()
+	select {
+	case <-happened:
+	case <-time.After(patience):
+		w.t.Fatal("it never happened")
 	}
 }
 

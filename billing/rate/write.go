@@ -214,12 +214,17 @@ func (p *pass) streams(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(p.finals) == 0 {
+	return forgetStreams(ctx, p.q, p.finals)
+}
+
+// forgetStreams drops what was told of streams while they ran.
+func forgetStreams(ctx context.Context, queries *q.Queries, ended []*entry) error {
+	if len(ended) == 0 {
 		return nil
 	}
-	a := q.DeleteProgressParams{Orgs: make([]ids.ID, 0, len(p.finals)), Ids: make([]ids.ID, 0, len(p.finals))}
-	for _, e := range p.finals {
+	a := q.DeleteProgressParams{Orgs: make([]ids.ID, 0, len(ended)), Ids: make([]ids.ID, 0, len(ended))}
+	for _, e := range ended {
 		a.Orgs, a.Ids = append(a.Orgs, e.ev.Org), append(a.Ids, e.ev.ID)
 	}
-	return p.q.DeleteProgress(ctx, a)
+	return queries.DeleteProgress(ctx, a)
 }
