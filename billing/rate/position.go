@@ -47,8 +47,11 @@ func (r *Rater) locate(ctx context.Context) (*position, error) {
 		r.cfg.Logger.Error("the usage log was rolled back: it is read again from its beginning; what is booked stays so", "rated_to", pos.seq, "log_ends", info.Last)
 		r.meters.rollbacks.Inc()
 		// First the mark: a position behind it would look like an older copy of the database.
-		r.mark.reach(position{incarnation: pos.incarnation, seq: info.First - 1})
-		r.mark.write(ctx)
+		begin := position{incarnation: pos.incarnation, seq: info.First - 1}
+		r.mark.reach(begin)
+		if err := r.mark.put(ctx, begin); err != nil {
+			return nil, err
+		}
 		nothing := func(pgx.Tx) error { return nil }
 		if err := r.move(ctx, pos, info.First-1, nothing); err != nil {
 			return nil, err

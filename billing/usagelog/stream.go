@@ -46,7 +46,11 @@ func describe(si *jetstream.StreamInfo) (Info, error) {
 	if incarnation == "" {
 		return Info{}, fmt.Errorf("usagelog: the stream %s is not a usage log: it has no incarnation", bus.LogStream)
 	}
-	return Info{Incarnation: incarnation, First: si.State.FirstSeq, Last: si.State.LastSeq, LastAt: si.State.LastTime}, nil
+	info := Info{Incarnation: incarnation, First: si.State.FirstSeq, Last: si.State.LastSeq, LastAt: si.State.LastTime}
+	if si.State.Msgs == 0 { // of a stream that never held anything the server says 0
+		info.First = info.Last + 1
+	}
+	return info, nil
 }
 
 // ensure opens the stream, or makes it with a new incarnation. Several processes may do so at once: the first one's
