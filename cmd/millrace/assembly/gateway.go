@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -53,7 +54,7 @@ func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.serving.onEnd("gateway epoch", func(ctx context.Context) error {
+	s.serving.onEnd("gateway epoch", unhurried(func(ctx context.Context) error {
 		if err := log.Flush(ctx); err != nil {
 			return err // no goodbye: the rest of the money returns once this process is proven dead
 		}
@@ -62,7 +63,7 @@ func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 			return err
 		}
 		return log.Close(ctx)
-	})
+	}))
 	prices, err := price.OpenBook(ctx, c.DB, c.Bus)
 	if err != nil {
 		return nil, err
@@ -77,11 +78,24 @@ func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 	s.serving.run("key authentication", auth.Run)
 	g := gate.New(gate.Options{Clock: c.Clock, Models: s.Catalogue, Router: s.Router, Limits: limits.New(c.Clock), Prices: prices, Budgets: budgets{purse},
 		Log: log, Salts: c.Master})
-	s.serving.onEnd("running requests", g.Drain)
+	s.serving.onEnd("running requests", unhurried(g.Drain))
 	e := echo.New()
 	e.IPExtractor = echo.ExtractIPDirect()
 	(&openai.API{Gate: g, Auth: auth, Models: s.Catalogue, Clock: c.Clock}).Register(e)
 	return &gateway{gate: g, log: log, purse: purse, handler: e}, nil
+}
+
+// endLimit is how long requests that were cut may take to settle, and the log and the money to end.
+const endLimit = 10 * time.Second
+
+// unhurried gives a step of the ending time of its own: when running requests have used up the whole drain and are cut,
+// their last events must still reach the log and the money must still go back.
+func unhurried(step func(ctx context.Context) error) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+		defer cancel()
+		return step(ctx)
+	}
 }
 
 // openRouter follows the fleet on a connection of its own.
