@@ -189,7 +189,7 @@ func ask(ctx context.Context, base string, a admin.Attachment) engine.Offer {
 	if want == "" {
 		want = a.Name
 	}
-	offers, err := engine.Offers(ctx, &http.Client{Transport: bearer(a.Key)}, base)
+	offers, err := engine.Offers(ctx, &http.Client{Transport: bearer(a.Key), CheckRedirect: stay}, base)
 	if err != nil {
 		return engine.Offer{Model: want}
 	}
@@ -203,6 +203,9 @@ func ask(ctx context.Context, base string, a admin.Attachment) engine.Offer {
 	}
 	return engine.Offer{Model: want}
 }
+
+// stay follows no redirect: the key is for the address that the operator gave, and for no other.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // bearer adds a key to requests.
 type bearer string
