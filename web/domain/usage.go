@@ -42,13 +42,16 @@ func (d *Deps) cells(ctx context.Context, by tenants.Actor, org ids.ID, in pages
 		}
 		ask.Model = m.ID
 	}
+	if ask.Zone == nil {
+		ask.Zone = time.UTC
+	}
 	cells, err := d.Report.Usage(ctx, by, ask)
 	out := make([]pages.Cell, len(cells))
 	for i, c := range cells {
 		out[i] = pages.Cell{Bucket: c.Start, Group: groupOf(in.Group, c), Label: c.Label, Requests: c.Requests, Errors: c.Errors, Usage: c.Usage, Cost: c.Charged}
 		if in.Step == pages.StepDay {
 			// The pages' own first moment of the day: it differs where a clock shows midnight twice.
-			out[i].Bucket = pages.Day(c.Start.In(in.Zone), 0)
+			out[i].Bucket = pages.Day(c.Start.In(ask.Zone), 0)
 		}
 	}
 	return out, err
