@@ -2,6 +2,7 @@ package tenants
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -86,7 +87,26 @@ func (s *Service) Audit(ctx context.Context, by Actor, org, before ids.ID, limit
 	return entries, err
 }
 
-// Sweep deletes links, sessions and mail that have been over for long. A worker calls it now and then.
+// sweepEvery is how often a worker sweeps.
+const sweepEvery = time.Hour
+
+// RunSweeps sweeps until ctx ends. A sweep that fails is tried again at the next one's time.
+func (s *Service) RunSweeps(ctx context.Context) error {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
+			slog.WarnContext(ctx, "tenants: old links, sessions and mail stay for now", "cause", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// Sweep deletes links, sessions and mail that have been over for long.
 func (s *Service) Sweep(ctx context.Context) error {
 	return s.system(ctx, func(_ pgx.Tx, rows *q.Queries) error {
 		now := s.now()

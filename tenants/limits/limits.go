@@ -11,6 +11,7 @@ package limits
 
 import (
 	"fmt"
+	"math/bits"
 	"sync"
 	"time"
 
@@ -32,7 +33,7 @@ const (
 	shards       = 64
 	sweepAt      = 1024 // keys in a shard before it is looked over for idle ones
 	busyRetry    = time.Second
-	maxReserving = 1 << 30 // tokens a request can reserve; keeps the arithmetic far from overflow
+	maxReserving = 1 << 27 // tokens a request can reserve: with a minute in nanoseconds they fit an int64
 )
 
 // Limiter is safe for concurrent use.
@@ -138,7 +139,9 @@ func level(full, now time.Time, perMinute int64) (left int64, reset time.Duratio
 	if reset >= window {
 		return 0, reset
 	}
-	return int64((window - reset) * time.Duration(perMinute) / window), reset
+	high, low := bits.Mul64(uint64(window-reset), uint64(perMinute))
+	share, _ := bits.Div64(high, low, uint64(window)) // at most perMinute
+	return int64(share), reset
 }
 
 func (sh *shard) state(key ids.ID, now time.Time) *state {

@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -95,6 +96,27 @@ func TestTokens(t *testing.T) {
 	c.Advance(3 * time.Minute)
 	if _, err := l.Take(key, lim, 1e12); err != nil {
 		t.Fatalf("a request above the limit, with a full bucket: %v", err)
+	}
+}
+
+// The largest limit and the largest request stay inside an int64.
+func TestHugeNumbersDoNotWrap(t *testing.T) {
+	l := New(clock.NewManual(start))
+	lease, err := l.Take(ids.New(), Limits{TPM: math.MaxInt64}, math.MaxInt64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := http.Header{}
+	lease.Headers(h)
+	if left := h.Get("X-Ratelimit-Remaining-Tokens"); !strings.HasPrefix(left, "922337203") {
+		t.Errorf("%s tokens left", left)
+	}
+	key, narrow := ids.New(), Limits{TPM: maxReserving}
+	if _, err := l.Take(key, narrow, math.MaxInt64); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Take(key, narrow, 1); !fault.Is(err, fault.Limited) {
+		t.Errorf("behind a whole minute's tokens: %v", err)
 	}
 }
 

@@ -142,6 +142,7 @@ func (s *Server) startWorker() error {
 		return err
 	}
 	s.life.run("fence", func(ctx context.Context) error { fencer.Run(ctx); return nil })
+	s.life.run("sweep of sign-ins", s.Tenants.RunSweeps)
 	return nil
 }
 
