@@ -214,7 +214,7 @@ func (r *relay) event(ending usage.Ending, status int, c *count, charge money.Na
 		Model: t.model.ID, PriceVersion: t.quote.Version, Epoch: t.hold.Epoch(), Budgets: t.hold.Budgets(), OrgBudget: t.hold.OrgBudget(),
 		Attempts: attempts, Usage: c.vector, Raw: c.raw, Charge: charge, Ending: ending, Estimated: c.estimated,
 		Streamed: q.Chat.Stream, Dialect: q.Dialect.Name, Status: status,
-		StartedMS: t.start.UnixMilli(), FirstTokenMS: unixMS(r.firstToken), EndedMS: t.gate.Clock.Now().UnixMilli()}
+		StartedMS: t.start.UnixMilli(), FirstTokenMS: t.unixMS(r.firstToken), EndedMS: t.unixMS(t.gate.Clock.Now())}
 }
 
 // writeProgress logs what was delivered so far: what is billed if this process dies.

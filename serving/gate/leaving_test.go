@@ -3,6 +3,7 @@ package gate_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"strings"
@@ -92,5 +93,30 @@ func TestTheClientLeavesEarly(t *testing.T) {
 				t.Errorf("%+v", ev)
 			}
 		})
+	}
+}
+
+// deaf is a client whose connection takes nothing.
+type deaf struct{ header http.Header }
+
+func (d deaf) Header() http.Header       { return d.header }
+func (d deaf) WriteHeader(int)           {}
+func (d deaf) Write([]byte) (int, error) { return 0, errors.New("gone") }
+
+// A client that got nothing pays the prompt that was computed, and no token of the answer, whatever class it is of.
+func TestNothingWritten(t *testing.T) {
+	thinking := strings.Replace(says("one", 3), `"completion_tokens":3`, `"completion_tokens":3,"completion_tokens_details":{"reasoning_tokens":2}`, 1)
+	s := gatetest.New(t, gatetest.Options{Direct: true}, gatetest.NewEngine(t, func(c net.Conn, _ int) bool {
+		gatetest.Send(c, gatetest.StreamHead, gatetest.Chunk(role()+thinking))
+		gatetest.Gone(c)
+		return false
+	}))
+	req, err := http.NewRequestWithContext(t.Context(), "POST", "/", strings.NewReader(request(streamed)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ServeHTTP(deaf{http.Header{}}, req)
+	if ev := s.Event(t); ev.Ending != usage.ClientLeft || ev.Usage.Prompt() != 100 || ev.Usage.Generated() != 0 {
+		t.Errorf("%+v", ev)
 	}
 }

@@ -109,7 +109,8 @@ func (m *meter) count(d engine.Driver, complete bool, prompt, hit int64, prices 
 	case err != nil, m.overrun(report.Vector.Generated()):
 		return count{vector: impossibleUsage, raw: rawUsage(report.Raw, m.kept), impossible: true}
 	case m.counted && !complete: // the chunk may count one choice only, or more than was written
-		report.Vector[usage.Output] = max(m.delivered-report.Vector[usage.Reasoning], 0)
+		thought := min(report.Vector[usage.Reasoning], m.delivered)
+		report.Vector[usage.Reasoning], report.Vector[usage.Output] = thought, m.delivered-thought
 	}
 	c := count{vector: report.Vector, raw: rawUsage(report.Raw, nil), estimated: err != nil}
 	if !report.CachedKnown {

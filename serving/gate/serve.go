@@ -166,10 +166,11 @@ func (r *relay) abandon(err error) failure {
 
 func hexID(id ids.ID) string { return hex.EncodeToString(id[:]) }
 
-// unixMS is a moment as events carry it: 0 = none.
-func unixMS(t time.Time) int64 {
-	if t.IsZero() {
+// unixMS is a moment as events carry it: 0 = none. It is the start and the time that has really passed since, so that a
+// clock that is set back meanwhile puts no end before its start.
+func (t *Ticket) unixMS(moment time.Time) int64 {
+	if moment.IsZero() {
 		return 0
 	}
-	return t.UnixMilli()
+	return t.start.Add(moment.Sub(t.start)).UnixMilli()
 }
