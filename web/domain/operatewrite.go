@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -137,10 +136,7 @@ func (b business) JoinToken(ctx context.Context, who session.Viewer) (admin.Join
 	return admin.Join{Command: fmt.Sprintf("millrace-agent --hub %s --join %s --data-listen ''", b.HubURL, token), Expires: b.Clock.Now().Add(hub.TokenLife)}, nil
 }
 
-const (
-	askTimeout     = 5 * time.Second // for what an engine serves
-	defaultContext = 131_072         // tokens of a model whose engine does not tell
-)
+const askTimeout = 5 * time.Second // for what an engine serves
 
 // attachFields are the form's names for what serving/catalogue complains about.
 var attachFields = map[string]string{"model": "name"}
@@ -165,7 +161,7 @@ func (b business) Attach(ctx context.Context, who session.Viewer, a admin.Attach
 		a.ModelThere = offer.Model
 		if !known {
 			if offer.Context == 0 {
-				offer.Context = defaultContext
+				offer.Context = engine.AssumedContext
 			}
 			if m, err = b.Catalogue.CreateModel(ctx, catalogue.ModelInput{Name: a.Name, Context: offer.Context}, by); err != nil {
 				return ids.Nil, err
@@ -189,7 +185,7 @@ func ask(ctx context.Context, base string, a admin.Attachment) engine.Offer {
 	if want == "" {
 		want = a.Name
 	}
-	offers, err := engine.Offers(ctx, &http.Client{Transport: bearer(a.Key), CheckRedirect: stay}, base)
+	offers, err := engine.Offers(ctx, engine.Keyed(a.Key), base)
 	if err != nil {
 		return engine.Offer{Model: want}
 	}
@@ -202,20 +198,6 @@ func ask(ctx context.Context, base string, a admin.Attachment) engine.Offer {
 		return offers[0]
 	}
 	return engine.Offer{Model: want}
-}
-
-// stay follows no redirect: the key is for the address that the operator gave, and for no other.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
-// bearer adds a key to requests.
-type bearer string
-
-func (k bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	if k != "" {
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+string(k))
-	}
-	return http.DefaultTransport.RoundTrip(r)
 }
 
 // nameFor is the first of "model/1", "model/2", … that no unit has. The same engine for the same model is a Conflict: the
