@@ -44,7 +44,7 @@ func awaitFence(ctx context.Context, d *db.DB, living int64) error {
 }
 
 // check compares the books with what the clients were told, and with what the engines' journals say. Nobody may be
-// asking. log is nil where it cannot be reached.
+// asking.
 func (r *crashRun) check(ctx context.Context, d *db.DB, log *bus.Bus) error {
 	if err := r.compare(ctx, d); err != nil {
 		return err

@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"millrace/cmd/millrace/trial"
-	"millrace/db"
-	"millrace/db/pg"
+	"millrace/cmd/millrace/up"
 )
 
 // Moments of a kill of `up`.
@@ -104,18 +103,14 @@ func stopUp(u *trial.Up) error {
 }
 
 // checkUp looks at the books beside the running `up`.
-func (r *crashRun) checkUp(ctx context.Context, data string) error {
-	url, err := pg.Connect(filepath.Join(data, "postgres"))
+func (r *crashRun) checkUp(ctx context.Context, data string) (err error) {
+	stores, err := up.OpenStores(ctx, data)
 	if err != nil {
 		return err
 	}
-	d, err := db.Open(ctx, url, db.Options{MaxConns: 2, Name: "millrace bench crash"})
-	if err != nil {
+	defer func() { err = errors.Join(err, stores.Close()) }()
+	if err := awaitFence(ctx, stores.DB, 1); err != nil {
 		return err
 	}
-	defer d.Close()
-	if err := awaitFence(ctx, d, 1); err != nil {
-		return err
-	}
-	return r.check(ctx, d, nil)
+	return r.check(ctx, stores.DB, stores.Bus)
 }

@@ -50,7 +50,7 @@ func TestAttach(t *testing.T) {
 	if models := strings.Join(u.Ready.Models, " "); !strings.Contains(models, "acme/tiny") || !strings.Contains(models, "acme/later") {
 		t.Errorf("models: %s", models)
 	}
-	demo := &customer{url: u.Ready.URL, secret: u.Ready.APIKey, desk: trial.Control{URL: u.Ready.URL, Token: u.Ready.AdminToken}}
+	demo := &customer{url: u.Ready.URL, secret: u.Ready.APIKey, desk: deskOf(u)}
 	demo.org = demoOrg(t, demo)
 	for _, stream := range []bool{true, false} {
 		got := demo.must(t, trial.Ask{Model: "acme/tiny", Prompt: "hello", MaxTokens: 30, Stream: stream})

@@ -3,10 +3,10 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"millrace/cmd/millrace/trial"
 )
@@ -23,6 +23,7 @@ func TestARepeatedPrefixIsFoundWhereItIs(t *testing.T) {
 	ask := func(c *customer, i int, tail string) trial.Answer {
 		return c.must(t, trial.Ask{Prompt: prefix(i) + tail, MaxTokens: 4})
 	}
+	known := metric(t, u, "millrace_route_prefix_blocks")
 	first := make([]trial.Answer, prefixes)
 	var wg sync.WaitGroup
 	for i := range first { // at once, so that both replicas get work
@@ -41,7 +42,11 @@ func TestARepeatedPrefixIsFoundWhereItIs(t *testing.T) {
 	if len(used) != 2 {
 		t.Fatalf("the first askings went to %v: both replicas should have got some", used)
 	}
-	time.Sleep(time.Second) // the engines' news of their caches travel
+	blocks := 0
+	for _, got := range first {
+		blocks += int(got.Usage.Prompt) / blockTokens
+	}
+	eventually(t, "the router has heard of the caches", func() bool { return metric(t, u, "millrace_route_prefix_blocks") >= known+blocks })
 	missed := 0
 	for i := range prefixes {
 		got := ask(mine, i, "and who did it?")
@@ -66,6 +71,22 @@ func TestARepeatedPrefixIsFoundWhereItIs(t *testing.T) {
 	}
 }
 
+// blockTokens is the size of a block of the simulated engine's cache.
+const blockTokens = 16
+
+// metric reads a metric that is a whole number.
+func metric(t testing.TB, u *trial.Up, name string) int {
+	t.Helper()
+	_, text := get(t, u.Ready.MetricsURL, "")
+	_, after, found := strings.Cut("\n"+text, "\n"+name+" ")
+	value, _, _ := strings.Cut(after, "\n")
+	n, err := strconv.ParseFloat(value, 64)
+	if !found || err != nil {
+		t.Fatalf("metric %s: %q, %v", name, value, err)
+	}
+	return int(n)
+}
+
 // A prompt that grows turn by turn stays where it began.
 func TestAConversationStaysWhereItIsCached(t *testing.T) {
 	mine := newCustomer(t, sharedUp(t), "5")
@@ -83,7 +104,6 @@ func TestAConversationStaysWhereItIsCached(t *testing.T) {
 			t.Errorf("turn %d: %d of %d tokens were cached", turn, got.Usage.Details.Cached, got.Usage.Prompt)
 		}
 		prompt += fmt.Sprintf("and then in turn %d about something else, ", turn)
-		time.Sleep(200 * time.Millisecond) // a person reads
 	}
 }
 

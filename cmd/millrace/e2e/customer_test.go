@@ -21,10 +21,20 @@ type customer struct {
 	model   string
 }
 
-// newCustomer makes one through the control API, with so many USD of credit.
+// deskOf is the control API of an `up`.
+func deskOf(u *trial.Up) trial.Control {
+	return trial.Control{URL: u.Ready.URL, Token: u.Ready.AdminToken}
+}
+
+// newCustomer makes a customer of an `up`, with so many USD of credit.
 func newCustomer(t testing.TB, u *trial.Up, usd string) *customer {
 	t.Helper()
-	c := &customer{desk: trial.Control{URL: u.Ready.URL, Token: u.Ready.AdminToken}, url: u.Ready.URL, model: u.Ready.Models[0]}
+	return openAccount(t, &customer{desk: deskOf(u), url: u.Ready.URL, model: u.Ready.Models[0]}, usd)
+}
+
+// openAccount makes what a customer needs, through the control API.
+func openAccount(t testing.TB, c *customer, usd string) *customer {
+	t.Helper()
 	var org control.Org
 	c.call(t, http.MethodPost, "/orgs", map[string]any{"name": t.Name()}, &org)
 	c.org = org.ID

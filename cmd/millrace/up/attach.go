@@ -2,10 +2,7 @@ package up
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -22,9 +19,6 @@ type attachment struct {
 	key      string
 	context  int64 // 0 = ask it
 }
-
-// defaultContext is assumed for an attached engine that does not tell its own.
-const defaultContext = 131_072
 
 func parseAttachment(s string) (attachment, error) {
 	name, rest, ok := strings.Cut(s, "=")
@@ -62,39 +56,19 @@ func parseAttachment(s string) (attachment, error) {
 	return a, nil
 }
 
-const (
-	askTimeout   = 5 * time.Second
-	maxModelList = 1 << 20
-)
+const askTimeout = 5 * time.Second
 
 // ask fills in what the engine itself can tell: the name of its first model and its context. An engine that is not up
 // yet may be attached all the same; then the public name is used.
 func (a *attachment) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	var list struct {
-		Data []struct {
-			ID     string `json:"id"`
-			MaxLen int64  `json:"max_model_len"`
-			Meta   struct {
-				Context int64 `json:"n_ctx_train"`
-			} `json:"meta"`
-		} `json:"data"`
-	}
-	if req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url+"/v1/models", nil); err == nil {
-		if a.key != "" {
-			req.Header.Set("Authorization", "Bearer "+a.key)
-		}
-		if resp, err := http.DefaultClient.Do(req); err == nil {
-			_ = json.NewDecoder(io.LimitReader(resp.Body, maxModelList)).Decode(&list) // an unreadable list tells nothing
-			resp.Body.Close()
-		}
-	}
-	for _, m := range list.Data {
-		if a.upstream == "" || a.upstream == m.ID {
-			a.upstream = m.ID
+	offers, _ := engine.Offers(ctx, engine.Keyed(a.key), a.url) // an error: it tells nothing
+	for _, o := range offers {
+		if a.upstream == "" || a.upstream == o.Model {
+			a.upstream = o.Model
 			if a.context == 0 {
-				a.context = max(m.MaxLen, m.Meta.Context)
+				a.context = o.Context
 			}
 			break
 		}
@@ -103,6 +77,6 @@ func (a *attachment) ask(ctx context.Context) {
 		a.upstream = a.name
 	}
 	if a.context == 0 {
-		a.context = defaultContext
+		a.context = engine.AssumedContext
 	}
 }

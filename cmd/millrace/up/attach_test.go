@@ -42,7 +42,7 @@ func TestAttachAsksTheEngine(t *testing.T) {
 	srv.Close()
 	b := attachment{name: "pub", url: srv.URL}
 	b.ask(t.Context())
-	if b.upstream != "pub" || b.context != defaultContext {
+	if b.upstream != "pub" || b.context != engine.AssumedContext {
 		t.Errorf("an engine that is not up yet: %+v", b)
 	}
 }

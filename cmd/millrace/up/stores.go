@@ -16,10 +16,9 @@ import (
 
 // Stores are a data folder's database and usage log, for a command that looks at them.
 type Stores struct {
-	DB *db.DB
-	// Bus is nil beside a running `up`: its log is its own. Running says whether one runs.
-	Bus     *bus.Bus
-	Running bool
+	DB      *db.DB
+	Bus     *bus.Bus // nil: there is no log
+	Running bool     // an `up` runs
 
 	ends []func() error // newest last
 }
@@ -77,7 +76,14 @@ func (s *Stores) beside(ctx context.Context, data string) error {
 		return err
 	}
 	s.Running = true
-	return s.openDB(ctx, url)
+	if err := s.openDB(ctx, url); err != nil {
+		return err
+	}
+	if s.Bus, err = besideLog(ctx, data); err != nil {
+		return fmt.Errorf("the usage log of the running `millrace up`: %w", err)
+	}
+	s.onEnd(func() error { s.Bus.Close(); return nil })
+	return nil
 }
 
 // instead runs the stores itself.

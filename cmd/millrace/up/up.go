@@ -202,16 +202,7 @@ func (u *instance) startStores(ctx context.Context) error {
 		defer cancel()
 		return u.postgres.Stop(ctx)
 	})
-	dir, err := u.folder.Dir("nats")
-	if err != nil {
-		return err
-	}
-	u.say.step("starting the usage log (NATS JetStream)")
-	if u.nats, err = bus.StartEmbedded(ctx, bus.EmbeddedConfig{Dir: dir, SyncAlways: true}); err != nil {
-		return err
-	}
-	u.onEnd(func() error { u.nats.Stop(); return nil })
-	return nil
+	return u.startLog(ctx)
 }
 
 const maxLogBytes = 32 << 20
