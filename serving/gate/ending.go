@@ -128,8 +128,11 @@ func (r *relay) broken(err error) error {
 	if how.blame {
 		outcome = route.Failed
 	}
-	if f.Kind == fault.Invalid {
+	switch f.Kind {
+	case fault.Invalid:
 		f = engineFault(err) // the request was good enough to begin
+	case fault.Timeout:
+		f = fault.New(fault.Timeout, "The model stopped in the middle of its answer. Try again.").WithCause(err)
 	}
 	if n := len(t.attempts); n > 0 {
 		t.attempts[n-1].Note = how.note
@@ -182,6 +185,7 @@ func (r *relay) end(ending usage.Ending, status int, c count, outcome route.Outc
 // settle charges the hold and hands the one usage event to the log.
 func (r *relay) settle(ending usage.Ending, status int, c count) <-chan struct{} {
 	t := r.t
+	r.settled = true
 	charge := t.charge(&c)
 	t.hold.Settle(charge)
 	if !c.impossible {

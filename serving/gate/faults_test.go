@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"bytes"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"millrace/internal/usage"
 	"millrace/serving/gate"
 	"millrace/serving/gate/gatetest"
+	"millrace/serving/protocol"
 	"millrace/serving/protocol/streamtest"
 )
 
@@ -269,6 +271,53 @@ func TestStaleConnections(t *testing.T) {
 	for i := range 10 {
 		if answer, body, _ := post(t, s, request(streamed)); answer.StatusCode != 200 {
 			t.Fatalf("request %d: %d %s", i, answer.StatusCode, body)
+		}
+	}
+}
+
+// mad is an answer with a mistake of ours in it.
+type mad struct {
+	protocol.Answer
+	after int // events
+}
+
+func (m *mad) Add(dst, data []byte) ([]byte, protocol.Step, error) {
+	if m.after--; m.after < 0 {
+		panic("a mistake")
+	}
+	return m.Answer.Add(dst, data)
+}
+
+// A mistake of ours costs the customer nothing and leaves nothing behind: the stand checks holds and bookings at the end.
+func TestAPanicEndsTheRequest(t *testing.T) {
+	for after, status := range map[int]int{0: http.StatusInternalServerError, 2: http.StatusOK} {
+		read := make(chan struct{})
+		s := gatetest.New(t, gatetest.Options{}, gatetest.NewEngine(t, func(c net.Conn, _ int) bool {
+			gatetest.Send(c, gatetest.StreamHead, gatetest.Chunk(role()+says("one", 1)))
+			if after > 0 {
+				<-read
+			}
+			gatetest.Send(c, gatetest.Chunk(says(" two", 2)))
+			gatetest.Gone(c)
+			return false
+		}))
+		dialect := gatetest.Dialect
+		dialect.Answer = func(stream bool, p protocol.AnswerParams) protocol.Answer {
+			return &mad{gatetest.Dialect.Answer(stream, p), after}
+		}
+		s.Dialect = &dialect
+		answer, err := http.Post(s.URL, "application/json", strings.NewReader(request(streamed)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		close(read) // the head came, and with it the first events
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if answer.StatusCode != status || (err != nil) != (status == http.StatusOK) || bytes.Contains(body, []byte("mistake")) {
+			t.Errorf("after %d events: %d, %v, %s", after, answer.StatusCode, err, body)
+		}
+		if ev := s.Event(t); ev.Ending != usage.FailedUnbilled || ev.Charge != 0 || ev.Status != status {
+			t.Errorf("after %d events: %+v", after, ev)
 		}
 	}
 }

@@ -37,6 +37,7 @@ type relay struct {
 	out       []byte // what the client may see and has not been given
 	simulated bool
 
+	settled      bool // the hold is settled and the event written
 	cut          bool // the answer must not look whole: the connection is ended
 	committed    bool // the head and something of the answer were written
 	now          time.Time

@@ -3,7 +3,10 @@ package gate
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
+	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -46,7 +49,7 @@ func (t *Ticket) Serve(ctx context.Context, w http.ResponseWriter) error {
 	if n := t.req.Chat.N; n > 1 {
 		t.meter.choices = make([]int64, n)
 	}
-	err := r.run()
+	err := r.runGuarded()
 	t.scratch.out = r.out
 	if r.answer != nil {
 		r.answer.Release()
@@ -70,6 +73,27 @@ func (t *Ticket) release() {
 	}
 	s.events.Reset()
 	scratches.Put(s)
+}
+
+// runGuarded runs, and ends the request as a failure of ours when that panics: money and places are never left behind.
+func (r *relay) runGuarded() (err error) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		slog.Error("a request panicked", "request_id", ids.Format(ids.Request, r.t.req.ID), "panic", p, "stack", string(debug.Stack()))
+		r.answer, r.cut = nil, r.committed // what is broken goes to no pool, and must not look whole
+		status := http.StatusInternalServerError
+		if r.committed {
+			status = http.StatusOK
+		}
+		if !r.settled {
+			r.end(usage.FailedUnbilled, status, count{}, route.Cancelled)
+		}
+		err = fault.Of(fmt.Errorf("gate: panic: %v", p))
+	}()
+	return r.run()
 }
 
 // run tries units until one has begun to answer, and sees that answer to its end.

@@ -39,6 +39,7 @@ type Stand struct {
 	Model   *catalogue.Model
 	Models  Models
 	Caller  keys.Principal
+	Dialect *gate.Dialect
 	URL     string
 }
 
@@ -59,7 +60,7 @@ func New(t testing.TB, o Options, engines ...*Engine) *Stand {
 	if o.Family == "" {
 		o.Family = engine.VLLM
 	}
-	s := &Stand{Router: route.New(clock.System, nil), Budgets: NewBudgets(o.Cap), Log: &Log{}, Prices: NewPrices(),
+	s := &Stand{Router: route.New(clock.System, nil), Budgets: NewBudgets(o.Cap), Log: &Log{}, Prices: NewPrices(), Dialect: &Dialect,
 		Model:  &catalogue.Model{ID: ids.New(), Name: ModelName, Context: 8192, MaxOutput: 8192, DefaultOutput: 1024, Created: time.Unix(1_700_000_000, 0)},
 		Caller: keys.Principal{Org: ids.New(), Project: ids.New(), Key: ids.New(), PriceBook: "standard", TimeZone: "UTC", FailurePolicy: "delivered"}}
 	for _, e := range engines {
@@ -133,7 +134,7 @@ func (s *Stand) serve(w http.ResponseWriter, r *http.Request, body []byte) error
 	if err != nil {
 		return err
 	}
-	ticket, err := s.Gate.Admit(r.Context(), gate.Request{ID: ids.New(), Caller: s.Caller, Chat: req, Dialect: &Dialect})
+	ticket, err := s.Gate.Admit(r.Context(), gate.Request{ID: ids.New(), Caller: s.Caller, Chat: req, Dialect: s.Dialect})
 	if err != nil {
 		return err
 	}
