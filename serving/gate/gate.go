@@ -12,9 +12,13 @@ import (
 	"millrace/tenants/limits"
 )
 
-// MaxRequest is the longest a request may run: 256K tokens at 40 tokens a second fit. A gateway epoch's fence waits for
-// it, and the router's bookings outlive it.
+// MaxRequest is the longest an engine may be read for a request: 256K tokens at 40 tokens a second fit. The router's
+// bookings outlive it.
 const MaxRequest = 110 * time.Minute
+
+// MaxLife is the longest until a request's event is written: its last extension, write and acknowledgement come after
+// MaxRequest. A gateway epoch's fence waits for it.
+const MaxLife = MaxRequest + 2*time.Minute
 
 // Times are the deadlines of a request's stages.
 type Times struct {

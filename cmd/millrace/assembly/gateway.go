@@ -3,6 +3,7 @@ package assembly
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -50,7 +51,7 @@ func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 		return nil, err
 	}
 	purse, err := credit.Open(ctx, credit.Config{DB: c.DB, Bus: c.Bus, Clock: c.Clock, Process: processName(), LockDir: c.LockDir,
-		Validity: c.Validity, RequestMax: gate.MaxRequest})
+		Validity: c.Validity, RequestMax: gate.MaxLife})
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +108,36 @@ func (s *Server) openRouter() (*route.Router, error) {
 	}
 	s.life.onEnd("fleet facts", func(context.Context) error { feed.Stop(); return nil })
 	return router, nil
+}
+
+// How long a new gateway waits to hear of the fleet before it serves: another process's hub answers at once, or is away.
+const (
+	fleetWait = 2 * time.Second
+	fleetPoll = 10 * time.Millisecond
+)
+
+// awaitFleet waits until every placed unit has been heard of: until then it would be refused as not ready.
+func (s *Server) awaitFleet(ctx context.Context) {
+	placed := 0
+	for _, m := range s.Catalogue.Models() {
+		for _, u := range m.Units {
+			if !u.Attached {
+				placed++
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, fleetWait)
+	defer cancel()
+	tick := time.NewTicker(fleetPoll)
+	defer tick.Stop()
+	for s.Router.Stats().Units < placed {
+		select {
+		case <-ctx.Done():
+			slog.Warn("not every unit has been heard of: this gateway begins all the same", "heard", s.Router.Stats().Units, "placed", placed)
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // linked reaches a host through its own link, when this process has the hub that it is linked to.
