@@ -30,6 +30,8 @@ func Fault(err error) *fault.Fault {
 		return ofStatus(routed.Code).WithCause(err)
 	case db.Away(err):
 		return fault.New(fault.Unavailable, "The service's database is away just now. Try again.").WithRetryAfter(databaseRetry).WithCause(err)
+	case errors.Is(err, context.Canceled):
+		return fault.New(fault.Unavailable, "The client has gone.").WithCause(err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fault.New(fault.Unavailable, "The request took too long. Try again.").WithCause(err)
 	}

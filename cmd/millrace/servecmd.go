@@ -105,14 +105,14 @@ func stopServer(s *assembly.Server, drain time.Duration) error {
 // connect joins the bus: the named one, or one of this process's own, which then must be the database's only process.
 func (c *serveCmd) connect(ctx context.Context, cfg *assembly.Config) (closeAll func(), err error) {
 	var ends []func()
-	closeAll = func() {
+	end := func() {
 		for i := len(ends) - 1; i >= 0; i-- {
 			ends[i]()
 		}
 	}
 	defer func() {
 		if err != nil {
-			closeAll()
+			end()
 		}
 	}()
 	release, err := cfg.DB.Presence(ctx, c.NatsURL == "")
@@ -138,7 +138,7 @@ func (c *serveCmd) connect(ctx context.Context, cfg *assembly.Config) (closeAll 
 		}
 		ends = append(ends, (*b).Close)
 	}
-	return closeAll, nil
+	return end, nil
 }
 
 // listen takes the addresses that the roles need.
