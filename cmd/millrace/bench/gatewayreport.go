@@ -43,6 +43,12 @@ type CPU struct {
 
 func (c CPU) between() float64 { return c.Program + c.Agent + c.Database }
 
+// Capacity is the requests per second that the cores would carry if they did nothing else and nobody ever waited, by the
+// CPU time alone. It moves less than a measured rate when other programs use the machine too.
+func (s *Saturation) Capacity(cores int) float64 {
+	return float64(cores) * 1e6 / (s.CPU.Client + s.CPU.Engine + s.CPU.between())
+}
+
 func perRequest(u cpuUse, requests int) CPU {
 	us := func(d time.Duration) float64 { return micros(d) / float64(requests) }
 	return CPU{us(u.Client), us(u.Engine), us(u.Program), us(u.Agent), us(u.Database)}
@@ -180,6 +186,13 @@ func (r *GatewayReport) printSaturation(t io.Writer) {
 		text := fmt.Sprintf("%.0f + %.0f + %.0f", s.CPU.Client, s.CPU.Engine, s.CPU.between())
 		if s.CPU.Database > 0 {
 			text += fmt.Sprintf(" (%.0f, %.0f)", s.CPU.Agent, s.CPU.Database)
+		}
+		return text
+	})
+	table(fmt.Sprintf("by CPU time alone, %d free cores would carry (against nginx)", r.Machine.Cores), func(s *Saturation) string {
+		text := fmt.Sprintf("%.0f", s.Capacity(r.Machine.Cores))
+		if n := r.find(nginx, s.Answers, s.Connections); n != nil {
+			text += fmt.Sprintf(" (%.2f)", s.Capacity(r.Machine.Cores)/n.Capacity(r.Machine.Cores))
 		}
 		return text
 	})
