@@ -87,11 +87,16 @@ type gatewayLine struct {
 	urls []string
 }
 
+// startTries is how often a gateway may give up starting: on a machine that is loaded far beyond its means, a database or a
+// log that takes seconds to answer looks like one that is away.
+const startTries = 3
+
 // live is one gateway's life, from its start to its kill.
 func (l *gatewayLine) live(ctx context.Context, k *trial.Cluster, life time.Duration) error {
-	ready, cancel := context.WithTimeout(ctx, gatewayReadyLimit)
-	defer cancel()
-	g, err := k.StartGateway(ready)
+	g, err := l.begin(ctx, k)
+	for try := 1; errors.Is(err, trial.ErrEnded) && try < startTries; try++ {
+		g, err = l.begin(ctx, k)
+	}
 	if err != nil {
 		return err
 	}
@@ -100,6 +105,12 @@ func (l *gatewayLine) live(ctx context.Context, k *trial.Cluster, life time.Dura
 	killed := g.Kill()
 	l.change(g.URL, false)
 	return errors.Join(slept, killed)
+}
+
+func (l *gatewayLine) begin(ctx context.Context, k *trial.Cluster) (*trial.Gateway, error) {
+	ctx, cancel := context.WithTimeout(ctx, gatewayReadyLimit)
+	defer cancel()
+	return k.StartGateway(ctx)
 }
 
 func (l *gatewayLine) change(url string, serves bool) {
