@@ -4,10 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"millrace/billing/ledger"
 	"millrace/db/q"
@@ -66,38 +70,59 @@ const (
 	flagStreamed
 )
 
+// group is what many events of a batch have in common.
+type group struct {
+	org, project, key, model, version, epoch, txn ids.ID
+	day                                           int64 // unix seconds
+}
+
 // insertEvents is what makes the batch happen once: an event that is there already undoes everything.
 func (p *pass) insertEvents(ctx context.Context) error {
 	if len(p.finals) == 0 {
 		return nil
 	}
 	a := newEventColumns(len(p.finals))
+	groups := make(map[group]int32)
 	for _, e := range p.finals {
+		g := group{e.ev.Org, e.ev.Project, e.ev.Key, e.ev.Model, e.version, e.ev.Epoch, e.txn, e.day.Unix()}
+		n, ok := groups[g]
+		if !ok {
+			n = addGroup(a, e)
+			groups[g] = n
+		}
+		a.Groups = append(a.Groups, n)
 		addEvent(a, e)
 	}
-	n, err := p.q.InsertUsageEvents(ctx, *a)
-	if err == nil && n != int64(len(p.finals)) {
+	err := p.q.InsertUsageEvents(ctx, *a)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == uniqueViolation && strings.HasPrefix(pg.TableName, "usage_events") {
 		return errKnown
 	}
 	return err
 }
 
+const uniqueViolation = "23505"
+
 func newEventColumns(n int) *q.InsertUsageEventsParams {
-	id := func() []ids.ID { return make([]ids.ID, 0, n) }
 	num := func() []int64 { return make([]int64, 0, n) }
 	text := func() []string { return make([]string, 0, n) }
-	return &q.InsertUsageEventsParams{Orgs: id(), Days: make([]time.Time, 0, n), Ids: id(), Projects: id(), Keys: id(), Models: id(),
-		PriceVersions: id(), Epochs: id(), Txns: id(), Input: num(), Cached: num(), CacheWrite: num(), Output: num(), Reasoning: num(),
-		Image: num(), Audio: num(), Requests: num(), Charged: num(), Overrun: num(), Saved: num(), Endings: text(),
+	return &q.InsertUsageEventsParams{Groups: make([]int32, 0, n), Ids: make([]ids.ID, 0, n), Input: num(), Cached: num(), CacheWrite: num(),
+		Output: num(), Reasoning: num(), Image: num(), Audio: num(), Requests: num(), Charged: num(), Overrun: num(), Saved: num(), Endings: text(),
 		Statuses: make([]int32, 0, n), Flags: make([]int32, 0, n), Dialects: text(), Attempts: text(), Raws: text(),
 		StartedMs: num(), FirstTokenMs: num(), EndedMs: num()}
 }
 
+// addGroup gives the group's position, from 1 as PostgreSQL counts.
+func addGroup(a *q.InsertUsageEventsParams, e *entry) int32 {
+	a.Orgs, a.Days, a.Projects = append(a.Orgs, e.ev.Org), append(a.Days, e.day), append(a.Projects, e.ev.Project)
+	a.Keys, a.Models, a.PriceVersions = append(a.Keys, e.ev.Key), append(a.Models, e.ev.Model), append(a.PriceVersions, e.version)
+	a.Epochs, a.Txns = append(a.Epochs, e.ev.Epoch), append(a.Txns, e.txn)
+	return int32(len(a.Orgs))
+}
+
 func addEvent(a *q.InsertUsageEventsParams, e *entry) {
 	ev, u := &e.ev, &e.ev.Usage
-	a.Orgs, a.Days, a.Ids = append(a.Orgs, ev.Org), append(a.Days, e.day), append(a.Ids, ev.ID)
-	a.Projects, a.Keys, a.Models = append(a.Projects, ev.Project), append(a.Keys, ev.Key), append(a.Models, ev.Model)
-	a.PriceVersions, a.Epochs, a.Txns = append(a.PriceVersions, e.version), append(a.Epochs, ev.Epoch), append(a.Txns, e.txn)
+	a.Ids = append(a.Ids, ev.ID)
 	a.Input, a.Cached, a.CacheWrite = append(a.Input, u[usage.Input]), append(a.Cached, u[usage.Cached]), append(a.CacheWrite, u[usage.CacheWrite])
 	a.Output, a.Reasoning = append(a.Output, u[usage.Output]), append(a.Reasoning, u[usage.Reasoning])
 	a.Image, a.Audio, a.Requests = append(a.Image, u[usage.Image]), append(a.Audio, u[usage.Audio]), append(a.Requests, u[usage.Requests])

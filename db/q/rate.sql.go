@@ -393,40 +393,40 @@ func (q *Queries) InsertQuarantine(ctx context.Context, arg InsertQuarantinePara
 	return result.RowsAffected(), nil
 }
 
-const insertUsageEvents = `-- name: InsertUsageEvents :execrows
-INSERT INTO usage_events (org_id, day, id, project_id, key_id, model_id, price_version_id, epoch_id, txn_id,
+const insertUsageEvents = `-- name: InsertUsageEvents :exec
+INSERT INTO usage_events (org_id, day, project_id, key_id, model_id, price_version_id, epoch_id, txn_id, id,
   input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, image_tokens, audio_tokens, requests,
   charged_nano, overrun_nano, saved_nano, ending, status, estimated, repriced, streamed, dialect, attempts, raw,
   started_at, first_token_at, ended_at)
-SELECT org_id, day, id, project_id, key_id, model_id, price_version_id, epoch_id, NULLIF(txn_id, '00000000-0000-0000-0000-000000000000'),
-  input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, image_tokens, audio_tokens, requests,
-  charged_nano, overrun_nano, saved_nano, ending, status, flags & 1 <> 0, flags & 2 <> 0, flags & 4 <> 0, dialect, attempts::jsonb,
-  NULLIF(raw, '')::jsonb, to_timestamp(started_ms / 1000::float8), to_timestamp(NULLIF(first_token_ms, 0) / 1000::float8), to_timestamp(ended_ms / 1000::float8)
-FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::date[]) AS day, unnest($3::uuid[]) AS id,
-  unnest($4::uuid[]) AS project_id, unnest($5::uuid[]) AS key_id, unnest($6::uuid[]) AS model_id,
-  unnest($7::uuid[]) AS price_version_id, unnest($8::uuid[]) AS epoch_id, unnest($9::uuid[]) AS txn_id,
-  unnest($10::bigint[]) AS input_tokens, unnest($11::bigint[]) AS cached_tokens,
-  unnest($12::bigint[]) AS cache_write_tokens, unnest($13::bigint[]) AS output_tokens,
-  unnest($14::bigint[]) AS reasoning_tokens, unnest($15::bigint[]) AS image_tokens,
-  unnest($16::bigint[]) AS audio_tokens, unnest($17::bigint[]) AS requests,
-  unnest($18::bigint[]) AS charged_nano, unnest($19::bigint[]) AS overrun_nano, unnest($20::bigint[]) AS saved_nano,
-  unnest($21::text[]) AS ending, unnest($22::int[]) AS status, unnest($23::int[]) AS flags,
-  unnest($24::text[]) AS dialect, unnest($25::text[]) AS attempts, unnest($26::text[]) AS raw,
-  unnest($27::bigint[]) AS started_ms, unnest($28::bigint[]) AS first_token_ms,
-  unnest($29::bigint[]) AS ended_ms) e
-ON CONFLICT DO NOTHING
+SELECT ($1::uuid[])[e.grp], ($2::date[])[e.grp], ($3::uuid[])[e.grp], ($4::uuid[])[e.grp],
+  ($5::uuid[])[e.grp], ($6::uuid[])[e.grp], ($7::uuid[])[e.grp],
+  NULLIF(($8::uuid[])[e.grp], '00000000-0000-0000-0000-000000000000'), e.id,
+  e.input_tokens, e.cached_tokens, e.cache_write_tokens, e.output_tokens, e.reasoning_tokens, e.image_tokens, e.audio_tokens, e.requests,
+  e.charged_nano, e.overrun_nano, e.saved_nano, e.ending, e.status, e.flags & 1 <> 0, e.flags & 2 <> 0, e.flags & 4 <> 0, e.dialect, e.attempts::jsonb,
+  NULLIF(e.raw, '')::jsonb, to_timestamp(e.started_ms / 1000::float8), to_timestamp(NULLIF(e.first_token_ms, 0) / 1000::float8), to_timestamp(e.ended_ms / 1000::float8)
+FROM (SELECT unnest($9::int[]) AS grp, unnest($10::uuid[]) AS id,
+  unnest($11::bigint[]) AS input_tokens, unnest($12::bigint[]) AS cached_tokens,
+  unnest($13::bigint[]) AS cache_write_tokens, unnest($14::bigint[]) AS output_tokens,
+  unnest($15::bigint[]) AS reasoning_tokens, unnest($16::bigint[]) AS image_tokens,
+  unnest($17::bigint[]) AS audio_tokens, unnest($18::bigint[]) AS requests,
+  unnest($19::bigint[]) AS charged_nano, unnest($20::bigint[]) AS overrun_nano, unnest($21::bigint[]) AS saved_nano,
+  unnest($22::text[]) AS ending, unnest($23::int[]) AS status, unnest($24::int[]) AS flags,
+  unnest($25::text[]) AS dialect, unnest($26::text[]) AS attempts, unnest($27::text[]) AS raw,
+  unnest($28::bigint[]) AS started_ms, unnest($29::bigint[]) AS first_token_ms,
+  unnest($30::bigint[]) AS ended_ms) e
 `
 
 type InsertUsageEventsParams struct {
 	Orgs          []ids.ID
 	Days          []time.Time
-	Ids           []ids.ID
 	Projects      []ids.ID
 	Keys          []ids.ID
 	Models        []ids.ID
 	PriceVersions []ids.ID
 	Epochs        []ids.ID
 	Txns          []ids.ID
+	Groups        []int32
+	Ids           []ids.ID
 	Input         []int64
 	Cached        []int64
 	CacheWrite    []int64
@@ -450,17 +450,20 @@ type InsertUsageEventsParams struct {
 }
 
 // ---- events, rollups, streams ------------------------------------------------------------------------------------
-func (q *Queries) InsertUsageEvents(ctx context.Context, arg InsertUsageEventsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, insertUsageEvents,
+// An event that is there already fails the statement. What many events share is passed once: an event names its group, by
+// the position in the arrays of groups (uuid and date only: others would be searched from the beginning each time).
+func (q *Queries) InsertUsageEvents(ctx context.Context, arg InsertUsageEventsParams) error {
+	_, err := q.db.Exec(ctx, insertUsageEvents,
 		arg.Orgs,
 		arg.Days,
-		arg.Ids,
 		arg.Projects,
 		arg.Keys,
 		arg.Models,
 		arg.PriceVersions,
 		arg.Epochs,
 		arg.Txns,
+		arg.Groups,
+		arg.Ids,
 		arg.Input,
 		arg.Cached,
 		arg.CacheWrite,
@@ -482,10 +485,7 @@ func (q *Queries) InsertUsageEvents(ctx context.Context, arg InsertUsageEventsPa
 		arg.FirstTokenMs,
 		arg.EndedMs,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	return err
 }
 
 const knownEvents = `-- name: KnownEvents :many

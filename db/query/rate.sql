@@ -107,18 +107,20 @@ UPDATE budgets b SET settled_nano = b.settled_nano + l.settled, outstanding_nano
 FROM locked l WHERE b.org_id = l.org_id AND b.id = l.id;
 
 -- ---- events, rollups, streams ------------------------------------------------------------------------------------
--- name: InsertUsageEvents :execrows
-INSERT INTO usage_events (org_id, day, id, project_id, key_id, model_id, price_version_id, epoch_id, txn_id,
+-- name: InsertUsageEvents :exec
+-- An event that is there already fails the statement. What many events share is passed once: an event names its group, by
+-- the position in the arrays of groups (uuid and date only: others would be searched from the beginning each time).
+INSERT INTO usage_events (org_id, day, project_id, key_id, model_id, price_version_id, epoch_id, txn_id, id,
   input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, image_tokens, audio_tokens, requests,
   charged_nano, overrun_nano, saved_nano, ending, status, estimated, repriced, streamed, dialect, attempts, raw,
   started_at, first_token_at, ended_at)
-SELECT org_id, day, id, project_id, key_id, model_id, price_version_id, epoch_id, NULLIF(txn_id, '00000000-0000-0000-0000-000000000000'),
-  input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, image_tokens, audio_tokens, requests,
-  charged_nano, overrun_nano, saved_nano, ending, status, flags & 1 <> 0, flags & 2 <> 0, flags & 4 <> 0, dialect, attempts::jsonb,
-  NULLIF(raw, '')::jsonb, to_timestamp(started_ms / 1000::float8), to_timestamp(NULLIF(first_token_ms, 0) / 1000::float8), to_timestamp(ended_ms / 1000::float8)
-FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(days)::date[]) AS day, unnest(sqlc.arg(ids)::uuid[]) AS id,
-  unnest(sqlc.arg(projects)::uuid[]) AS project_id, unnest(sqlc.arg(keys)::uuid[]) AS key_id, unnest(sqlc.arg(models)::uuid[]) AS model_id,
-  unnest(sqlc.arg(price_versions)::uuid[]) AS price_version_id, unnest(sqlc.arg(epochs)::uuid[]) AS epoch_id, unnest(sqlc.arg(txns)::uuid[]) AS txn_id,
+SELECT (sqlc.arg(orgs)::uuid[])[e.grp], (sqlc.arg(days)::date[])[e.grp], (sqlc.arg(projects)::uuid[])[e.grp], (sqlc.arg(keys)::uuid[])[e.grp],
+  (sqlc.arg(models)::uuid[])[e.grp], (sqlc.arg(price_versions)::uuid[])[e.grp], (sqlc.arg(epochs)::uuid[])[e.grp],
+  NULLIF((sqlc.arg(txns)::uuid[])[e.grp], '00000000-0000-0000-0000-000000000000'), e.id,
+  e.input_tokens, e.cached_tokens, e.cache_write_tokens, e.output_tokens, e.reasoning_tokens, e.image_tokens, e.audio_tokens, e.requests,
+  e.charged_nano, e.overrun_nano, e.saved_nano, e.ending, e.status, e.flags & 1 <> 0, e.flags & 2 <> 0, e.flags & 4 <> 0, e.dialect, e.attempts::jsonb,
+  NULLIF(e.raw, '')::jsonb, to_timestamp(e.started_ms / 1000::float8), to_timestamp(NULLIF(e.first_token_ms, 0) / 1000::float8), to_timestamp(e.ended_ms / 1000::float8)
+FROM (SELECT unnest(sqlc.arg(groups)::int[]) AS grp, unnest(sqlc.arg(ids)::uuid[]) AS id,
   unnest(sqlc.arg(input)::bigint[]) AS input_tokens, unnest(sqlc.arg(cached)::bigint[]) AS cached_tokens,
   unnest(sqlc.arg(cache_write)::bigint[]) AS cache_write_tokens, unnest(sqlc.arg(output)::bigint[]) AS output_tokens,
   unnest(sqlc.arg(reasoning)::bigint[]) AS reasoning_tokens, unnest(sqlc.arg(image)::bigint[]) AS image_tokens,
@@ -127,8 +129,7 @@ FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(days)::da
   unnest(sqlc.arg(endings)::text[]) AS ending, unnest(sqlc.arg(statuses)::int[]) AS status, unnest(sqlc.arg(flags)::int[]) AS flags,
   unnest(sqlc.arg(dialects)::text[]) AS dialect, unnest(sqlc.arg(attempts)::text[]) AS attempts, unnest(sqlc.arg(raws)::text[]) AS raw,
   unnest(sqlc.arg(started_ms)::bigint[]) AS started_ms, unnest(sqlc.arg(first_token_ms)::bigint[]) AS first_token_ms,
-  unnest(sqlc.arg(ended_ms)::bigint[]) AS ended_ms) e
-ON CONFLICT DO NOTHING;
+  unnest(sqlc.arg(ended_ms)::bigint[]) AS ended_ms) e;
 
 -- name: AddRollups :exec
 INSERT INTO usage_rollups AS r (org_id, bucket, project_id, key_id, model_id, requests, errors,
