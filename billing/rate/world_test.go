@@ -101,12 +101,11 @@ func (w *world) price(book string, from time.Time, p usage.Prices) ids.ID {
 
 // customer is an organization with a balance, a capped key, and what its gateway may spend.
 type customer struct {
-	w                    *world
-	org, project, key    ids.ID
-	balance, keyCap      ids.ID
-	epoch                ids.ID
-	budgets              []ids.ID
-	paid, promo, allowed money.Nano
+	w                 *world
+	org, project, key ids.ID
+	balance, keyCap   ids.ID
+	epoch             ids.ID
+	budgets           []ids.ID
 }
 
 // customer makes one with credit. allotted is what the epoch may spend, in both scopes.

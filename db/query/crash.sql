@@ -30,11 +30,11 @@ CROSS JOIN LATERAL (SELECT coalesce(sum(e.charged_nano), 0)::bigint AS nano
 WHERE b.outstanding_nano <> held.nano OR b.period = 'total' AND b.settled_nano <> charged.nano LIMIT 20;
 
 -- name: CrashTxns :many
--- Usage transactions whose revenue is not what their events were charged, and events that were charged by none.
+-- Usage transactions whose revenue is not what their events came to (charged and overrun), and events that were booked by none.
 SELECT coalesce(t.id, e.txn_id)::uuid AS txn_id, coalesce(t.nano, 0)::bigint AS revenue_nano, coalesce(e.nano, 0)::bigint AS charged_nano
 FROM (SELECT x.id, -sum(n.amount_nano) AS nano FROM ledger_txns x JOIN ledger_entries n ON n.org_id = x.org_id AND n.day = x.day AND n.txn_id = x.id
   WHERE x.kind = 'usage' AND n.account = 'revenue' GROUP BY x.id) t
-FULL JOIN (SELECT txn_id, sum(charged_nano) AS nano FROM usage_events WHERE charged_nano > 0 GROUP BY txn_id) e ON e.txn_id = t.id
+FULL JOIN (SELECT txn_id, sum(charged_nano + overrun_nano) AS nano FROM usage_events WHERE charged_nano + overrun_nano > 0 GROUP BY txn_id) e ON e.txn_id = t.id
 WHERE t.nano IS DISTINCT FROM e.nano LIMIT 20;
 
 -- name: CrashQuarantine :many
