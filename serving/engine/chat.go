@@ -19,15 +19,18 @@ type chatRules struct {
 	drop      map[string]bool // the family's own fields that a client must never set
 }
 
-// neverFromClients are the fields by which Millrace steers engines, of every engine that we know: a client that sets one
-// could read another tenant's cache, point an engine at a foreign peer, jump the queue or run code. They go to no engine.
-var neverFromClients = set(
-	"stream", "stream_options", "model", "max_tokens", "max_completion_tokens", // set again from ChatParams
+// setAgain are the fields that a body gets from ChatParams.
+var setAgain = set("stream", "stream_options", "model", "max_tokens", "max_completion_tokens")
+
+// steering are the fields by which Millrace steers engines, of every engine that we know: a client that sets one could
+// read another tenant's cache, point an engine at a foreign peer, jump the queue or run code. They go to no engine.
+var steering = set(
 	"cache_salt", "priority", "request_id", "rid", "extra_key",
 	"kv_transfer_params", "ec_transfer_params", "disaggregated_params", "vllm_xargs", "nvext",
 	"bootstrap_host", "bootstrap_port", "bootstrap_room", "bootstrap_pair_key",
 	"data_parallel_rank", "routed_dp_rank", "disagg_prefill_dp_rank", "session_params", "session_id",
 	"custom_logit_processor", "custom_params", "input_embeds", "return_hidden_states", "lora_path",
+	"return_token_ids", "prompt_logprobs", "echo", "timings_per_token",
 	"chat_template", "media_io_kwargs", "mm_processor_kwargs", "logits_processors", "prompt_token_ids", "continuous_usage_stats",
 )
 
@@ -80,16 +83,23 @@ func (r *chatRules) prepare(dst, body []byte, p ChatParams) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// refuses tells whether a client's member is left out. Servers written in Go match names without regard to case, the
-// Kelvin sign and the long s included, so names are compared as those servers do.
+// Steers reports whether a member of a chat body steers engines and so is no client's to set, however its name is cased.
+func Steers(key []byte) bool { return has(steering, key) }
+
+// refuses tells whether a client's member is left out.
 func (r *chatRules) refuses(key []byte) bool {
+	return has(setAgain, key) || has(steering, key) || has(r.drop, key)
+}
+
+// has looks a member's name up without regard to case. Servers written in Go match names so, the Kelvin sign and the long
+// s included, so names are compared as those servers do.
+func has(names map[string]bool, key []byte) bool {
 	for _, c := range key {
 		if 'A' <= c && c <= 'Z' || c >= utf8.RuneSelf {
-			folded := strings.ToLower(strings.ToUpper(string(key)))
-			return neverFromClients[folded] || r.drop[folded]
+			return names[strings.ToLower(strings.ToUpper(string(key)))]
 		}
 	}
-	return neverFromClients[string(key)] || r.drop[string(key)]
+	return names[string(key)]
 }
 
 // tokenCap appends the cap on generated tokens: the client's, max_completion_tokens before max_tokens, lowered to ours.

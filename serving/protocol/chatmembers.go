@@ -10,7 +10,7 @@ import (
 )
 
 // chatMembers are the members of OpenAI's request and what holds for each. What is not here is an engine's own and
-// passes, but for steering.
+// passes, but for what steers engines (engine.Steers): drivers drop that too, here the client is told.
 var chatMembers map[string]member
 
 type member struct {
@@ -65,16 +65,6 @@ func init() {
 	for name, c := range checks {
 		chatMembers[name] = member{name, c, name == "model" || name == "messages"}
 	}
-}
-
-// steering are members by which Millrace steers engines, or by which one client could harm another; drivers drop them
-// too, here the client is told.
-var steering = map[string]bool{
-	"cache_salt": true, "priority": true, "request_id": true, "rid": true, "kv_transfer_params": true,
-	"ec_transfer_params": true, "chat_template": true, "prompt_token_ids": true, "continuous_usage_stats": true,
-	"lora_path": true, "data_parallel_rank": true, "custom_logit_processor": true, "vllm_xargs": true,
-	"bootstrap_host": true, "bootstrap_port": true, "bootstrap_room": true,
-	"return_token_ids": true, "prompt_logprobs": true, "echo": true, "timings_per_token": true,
 }
 
 func model(r *chatReader, name string, v []byte) error {

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -174,7 +175,8 @@ func (r *chatReader) part(raw []byte, media bool) error {
 	return wantType("type", "one of text, image_url")
 }
 
-// imageURL checks every url of an image, given twice too: engines take the last one.
+// imageURL checks every url of an image, given twice too: engines take the last one. Only data: URLs: an engine would fetch
+// any other from inside the operator's network.
 func imageURL(v []byte) error {
 	const name = "image_url.url"
 	if v == nil || !isObject(v) {
@@ -186,23 +188,18 @@ func imageURL(v []byte) error {
 		if string(m.Key) != "url" {
 			continue
 		}
-		if found = isString(m.Value) && fetchable(inside(m.Value)); !found {
-			return wantType(name, "a data: or http(s) URL")
+		if !isString(m.Value) {
+			return wantType(name, "a string")
 		}
+		if !bytes.HasPrefix(inside(m.Value), []byte("data:")) {
+			return invalid(name, "Images are not fetched from the network: send the image itself as a data: URL.").WithCode("unsupported_image_url")
+		}
+		found = true
 	}
 	if !found {
 		return wantType(name, "a string")
 	}
 	return nil
-}
-
-func fetchable(url []byte) bool {
-	for _, scheme := range []string{"data:", "http://", "https://"} {
-		if len(url) > len(scheme) && string(url[:len(scheme)]) == scheme {
-			return true
-		}
-	}
-	return false
 }
 
 func (r *chatReader) toolCalls(v []byte) error {

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"millrace/internal/fault"
+	"millrace/serving/engine"
 	"millrace/serving/engine/scan"
 )
 
@@ -96,7 +97,7 @@ func (r *chatReader) member(name, v []byte) error {
 	m, known := chatMembers[string(name)]
 	switch {
 	case !known:
-		if steering[string(name)] {
+		if engine.Steers(name) {
 			r.ignore(string(name))
 		}
 		return nil // engines have members of their own
