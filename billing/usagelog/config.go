@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"millrace/db/bus"
 	"millrace/internal/clock"
 )
@@ -22,9 +24,10 @@ const (
 type Config struct {
 	Bus      *bus.Bus // a connection of its own, so that no slow subscriber can hurt the log
 	Clock    clock.Clock
-	Logger   *slog.Logger // nil = slog.Default()
-	Replicas int          // 1 (default), or 3 on a cluster
-	MaxBytes int64        // of the stream; 0 = as much as the disk holds
+	Logger   *slog.Logger          // nil = slog.Default()
+	Metrics  prometheus.Registerer // nil = none
+	Replicas int                   // 1 (default), or 3 on a cluster
+	MaxBytes int64                 // of the stream; 0 = as much as the disk holds
 
 	DiskFree func() (bytes uint64, err error) // nil = not known (the log is on another machine)
 

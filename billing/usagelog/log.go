@@ -2,6 +2,7 @@ package usagelog
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ type Log struct {
 	cfg     Config
 	js      jetstream.JetStream
 	writer  *writer
+	meters  *meters
 	stopLag func()
 
 	closed  atomic.Bool
@@ -51,9 +53,11 @@ func Open(ctx context.Context, c Config) (*Log, error) {
 	if l.writer, err = newWriter(l); err != nil {
 		return nil, err
 	}
+	if l.meters, err = newMeters(l, c.Metrics); err != nil {
+		return nil, errors.Join(err, l.writer.sub.Unsubscribe())
+	}
 	if l.stopLag, err = c.Bus.Subscribe(bus.NoticeLag, l.hearLag); err != nil {
-		l.writer.sub.Unsubscribe()
-		return nil, err
+		return nil, errors.Join(err, l.writer.sub.Unsubscribe())
 	}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	l.stop = stop

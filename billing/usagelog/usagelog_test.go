@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"millrace/billing/usagelog"
 	"millrace/db/bus"
@@ -68,7 +69,8 @@ func logged(t *testing.T, b *bus.Bus) (events []usage.Event, messages int) {
 
 func TestEventsAreInTheLogInOrderAndInFewMessages(t *testing.T) {
 	b := connect(t, startServer(t, t.TempDir()))
-	log := open(t, b, usagelog.Config{})
+	reg := prometheus.NewRegistry()
+	log := open(t, b, usagelog.Config{Metrics: reg})
 	const n = 2000
 	sent := make([]*usage.Event, n)
 	var last <-chan struct{}
@@ -92,6 +94,20 @@ func TestEventsAreInTheLogInOrderAndInFewMessages(t *testing.T) {
 	}
 	if inc, seq := log.LastAcked(); inc != info.Incarnation || seq[usagelog.Shard] != info.Last {
 		t.Fatalf("last acknowledged %s %v, the log is %+v", inc, seq, info)
+	}
+	if err := log.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := map[string]float64{}
+	for _, f := range families {
+		counted[f.GetName()] = f.GetMetric()[0].GetCounter().GetValue()
+	}
+	if counted["millrace_usage_log_events_total"] != n || counted["millrace_usage_log_messages_total"] != float64(messages) {
+		t.Errorf("the meters say %v", counted)
 	}
 }
 

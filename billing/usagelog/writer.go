@@ -123,6 +123,10 @@ func (w *writer) settle(c *chunk) {
 	w.oldest.Store(next)
 	w.spare = c.lines[:0]
 	w.mu.Unlock()
+	m := w.log.meters
+	m.messages.Inc()
+	m.events.Add(float64(c.events))
+	m.wait.Observe(w.log.cfg.Clock.Now().Sub(time.Unix(0, c.at)).Seconds())
 	w.events.Add(-int64(c.events))
 	w.bytes.Add(-int64(len(c.lines)))
 }
@@ -161,6 +165,7 @@ func (w *writer) deliver(ctx context.Context, c *chunk) bool {
 		if ctx.Err() != nil {
 			return false
 		}
+		w.log.meters.retries.Inc()
 		if try&(try-1) == 0 { // the 1st, 2nd, 4th, 8th …: a log that is away for hours must not fill the disk
 			w.log.cfg.Logger.Warn("the usage log did not take a message: it is sent again", "try", try, "events", c.events, "err", err)
 		}
