@@ -68,16 +68,18 @@ func (q *Queries) ClaimIdempotencyKey(ctx context.Context, arg ClaimIdempotencyK
 
 const countLiveKeys = `-- name: CountLiveKeys :one
 SELECT count(*) FROM api_keys
-WHERE org_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2::timestamptz)
+WHERE org_id = $1 AND hidden = $2 AND revoked_at IS NULL
+  AND (expires_at IS NULL OR expires_at > $3::timestamptz)
 `
 
 type CountLiveKeysParams struct {
-	OrgID ids.ID
-	Now   time.Time
+	OrgID  ids.ID
+	Hidden bool
+	Now    time.Time
 }
 
 func (q *Queries) CountLiveKeys(ctx context.Context, arg CountLiveKeysParams) (int64, error) {
-	row := q.db.QueryRow(ctx, countLiveKeys, arg.OrgID, arg.Now)
+	row := q.db.QueryRow(ctx, countLiveKeys, arg.OrgID, arg.Hidden, arg.Now)
 	var count int64
 	err := row.Scan(&count)
 	return count, err

@@ -184,7 +184,8 @@ LIMIT sqlc.arg(max_rows);
 
 -- name: CountLiveKeys :one
 SELECT count(*) FROM api_keys
-WHERE org_id = sqlc.arg(org_id) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > sqlc.arg(now)::timestamptz);
+WHERE org_id = sqlc.arg(org_id) AND hidden = sqlc.arg(hidden) AND revoked_at IS NULL
+  AND (expires_at IS NULL OR expires_at > sqlc.arg(now)::timestamptz);
 
 -- name: SetKeyRevoked :one
 UPDATE api_keys SET revoked_at = $3 WHERE org_id = $1 AND id = $2 RETURNING *;

@@ -25,7 +25,8 @@ import (
 // Limits of keys.
 const (
 	maxName       = 100              // characters
-	maxLive       = 1000             // keys of one organization that are neither revoked nor expired, hidden ones included
+	maxLive       = 1000             // keys of one organization that are neither revoked nor expired; hidden ones do not count
+	maxHidden     = 200              // hidden keys of one organization that are alive
 	PlaygroundTTL = 15 * time.Minute // of the hidden key that a console page calls the public gateway with
 )
 
@@ -133,11 +134,14 @@ func (s *Service) create(ctx context.Context, by tenants.Actor, in NewKey, hidde
 		if p.ArchivedAt != nil {
 			return fault.New(fault.Conflict, "The project is archived.").WithCode("project_archived").WithParam("project_id")
 		}
-		live, err := rows.CountLiveKeys(ctx, q.CountLiveKeysParams{OrgID: in.Org, Now: row.CreatedAt})
-		if err != nil {
+		live, err := rows.CountLiveKeys(ctx, q.CountLiveKeysParams{OrgID: in.Org, Hidden: hidden, Now: row.CreatedAt})
+		switch {
+		case err != nil:
 			return err
-		}
-		if live >= maxLive {
+		case hidden && live >= maxHidden:
+			return fault.New(fault.Conflict, "An organization may have %d playground sessions at once. One ends within %d minutes.", maxHidden,
+				int(PlaygroundTTL/time.Minute)).WithCode("too_many_sessions")
+		case !hidden && live >= maxLive:
 			return fault.New(fault.Conflict, "An organization may have %d keys. Revoke some first.", maxLive).WithCode("too_many_keys")
 		}
 		made, err := rows.InsertKey(ctx, row)

@@ -208,6 +208,24 @@ func TestPlaygroundKeysAreHiddenAndShortLived(t *testing.T) {
 	}
 }
 
+// Playgrounds take no room from an organization's keys, and have a bound of their own that time lifts.
+func TestPlaygroundKeysAreCountedApart(t *testing.T) {
+	f := setup(t, silent{})
+	for range keys.MaxHidden {
+		if _, _, err := f.keys.CreatePlayground(t.Context(), f.root, f.org.ID, f.project); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := f.keys.CreatePlayground(t.Context(), f.root, f.org.ID, f.project); code(err) != "too_many_sessions" {
+		t.Errorf("got %v", err)
+	}
+	f.key(keys.NewKey{})
+	f.clock.Advance(keys.PlaygroundTTL)
+	if _, _, err := f.keys.CreatePlayground(t.Context(), f.root, f.org.ID, f.project); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAuthenticateAgainstPostgres(t *testing.T) {
 	f := setup(t, silent{})
 	ctx := t.Context()
