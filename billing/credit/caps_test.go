@@ -143,6 +143,32 @@ func TestPeriodsBeginAnew(t *testing.T) {
 	h.check(t, true)
 }
 
+// After a change of time zone the running period has a new row; what was spent in it still counts.
+func TestAChangeOfTimeZoneResetsNoCap(t *testing.T) {
+	h := open(t)
+	p := h.org(t, 100*usd)
+	noon := time.Date(2026, 11, 18, 12, 0, 0, 0, time.UTC)
+	now := clock.NewManual(noon)
+	h.desk = credit.NewDesk(h.db, now, h.bus)
+	h.setCap(t, p.Org, credit.Cap{Scope: credit.KeyScope, ScopeID: p.Key, Period: period.Month, Amount: 10 * usd})
+	a := h.gateway(t, func(c *credit.Config) { c.Clock, c.Validity, c.Heartbeat = now, 100*time.Hour, time.Hour })
+	hold := mustHold(t, a, p, 8*usd)
+	budgets := hold.Budgets()
+	hold.Settle(8 * usd)
+	h.rate(t, a.Epoch(), p.Org, budgets, 8*usd)
+	for _, key := range []ids.ID{p.Key, ids.New()} { // another key's spending is not this cap's
+		h.exec(t, `insert into usage_rollups values ($1, $2, $3, $4, $5, 1, 0, 0, 0, 0, 0, 0, 0, 0, $6, 0, 0, 0, 0, 0)`,
+			p.Org, noon, p.Project, key, ids.New(), int64(8*usd))
+	}
+	h.exec(t, "update orgs set time_zone = 'Asia/Tokyo' where org_id = $1", p.Org)
+	p.TimeZone = "Asia/Tokyo"
+	mustRefuse(t, a, p, 2*usd+1, fault.OutOfCredit)
+	mustHold(t, a, p, 2*usd).Release()
+	if n := query[int64](h, t, "select count(*) from budgets where kind = 'cap'"); n != 2 {
+		t.Errorf("%d budgets for two zones", n)
+	}
+}
+
 // A cap that is set in the middle of a period counts what the period has cost; one that is set again does, too.
 func TestANewCapCountsTheRunningPeriod(t *testing.T) {
 	h := open(t)

@@ -225,8 +225,11 @@ func (q *Queries) EnsureBalanceBudget(ctx context.Context, arg EnsureBalanceBudg
 }
 
 const ensureCapBudgets = `-- name: EnsureCapBudgets :exec
-INSERT INTO budgets (org_id, id, kind, scope, scope_id, period, period_start, cap_nano)
-SELECT c.org_id, w.id, 'cap', c.scope, c.scope_id, c.period, w.period_start, c.cap_nano
+INSERT INTO budgets (org_id, id, kind, scope, scope_id, period, period_start, cap_nano, settled_nano)
+SELECT c.org_id, w.id, 'cap', c.scope, c.scope_id, c.period, w.period_start, c.cap_nano,
+       (SELECT coalesce(sum(u.charged_nano), 0)::bigint FROM usage_rollups u
+        WHERE u.org_id = c.org_id AND u.bucket >= w.period_start
+          AND (c.scope = 'org' OR c.scope = 'project' AND u.project_id = c.scope_id OR c.scope = 'key' AND u.key_id = c.scope_id))
 FROM caps c
 JOIN (SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS scope,
              unnest($3::uuid[]) AS scope_id, unnest($4::text[]) AS period,
@@ -247,7 +250,8 @@ type EnsureCapBudgetsParams struct {
 	OrgID    ids.ID
 }
 
-// A period's first use copies the cap. FOR SHARE: whoever changes the cap meanwhile sees the new row or is seen by it.
+// A period's first use copies the cap. FOR SHARE: whoever changes the cap meanwhile sees the new row or is seen by it. What
+// the period has cost counts, as with SpentSince: after a change of time zone the running period is a new row.
 func (q *Queries) EnsureCapBudgets(ctx context.Context, arg EnsureCapBudgetsParams) error {
 	_, err := q.db.Exec(ctx, ensureCapBudgets,
 		arg.Ids,

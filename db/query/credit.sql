@@ -97,9 +97,13 @@ WHERE org_id = $1 AND scope_id = ANY(sqlc.arg(scope_ids)::uuid[]) AND period_sta
 SELECT id, cap_nano FROM budgets WHERE org_id = $1 AND id = ANY(sqlc.arg(ids)::uuid[]);
 
 -- name: EnsureCapBudgets :exec
--- A period's first use copies the cap. FOR SHARE: whoever changes the cap meanwhile sees the new row or is seen by it.
-INSERT INTO budgets (org_id, id, kind, scope, scope_id, period, period_start, cap_nano)
-SELECT c.org_id, w.id, 'cap', c.scope, c.scope_id, c.period, w.period_start, c.cap_nano
+-- A period's first use copies the cap. FOR SHARE: whoever changes the cap meanwhile sees the new row or is seen by it. What
+-- the period has cost counts, as with SpentSince: after a change of time zone the running period is a new row.
+INSERT INTO budgets (org_id, id, kind, scope, scope_id, period, period_start, cap_nano, settled_nano)
+SELECT c.org_id, w.id, 'cap', c.scope, c.scope_id, c.period, w.period_start, c.cap_nano,
+       (SELECT coalesce(sum(u.charged_nano), 0)::bigint FROM usage_rollups u
+        WHERE u.org_id = c.org_id AND u.bucket >= w.period_start
+          AND (c.scope = 'org' OR c.scope = 'project' AND u.project_id = c.scope_id OR c.scope = 'key' AND u.key_id = c.scope_id))
 FROM caps c
 JOIN (SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(scopes)::text[]) AS scope,
              unnest(sqlc.arg(scope_ids)::uuid[]) AS scope_id, unnest(sqlc.arg(periods)::text[]) AS period,
