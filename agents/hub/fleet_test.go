@@ -14,7 +14,6 @@ import (
 
 	"millrace/agents/wire"
 	"millrace/db"
-	"millrace/db/q"
 	"millrace/internal/clock"
 	"millrace/internal/ids"
 	"millrace/internal/seal"
@@ -165,14 +164,8 @@ func TestJournalRecordsAreStoredOnceAndForGood(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.start()
-	var host ids.ID
-	err := b.db.InTx(t.Context(), db.System(), func(tx pgx.Tx) (err error) {
-		host, err = q.New(tx).EnsureHost(t.Context(), q.EnsureHostParams{ID: ids.New(), Name: "h"})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	unit := b.place("h", "u")
+	host := b.host("h").ID
 	store := func(batch ...wire.Attempt) {
 		t.Helper()
 		text, err := json.Marshal(batch)
@@ -185,8 +178,9 @@ func TestJournalRecordsAreStoredOnceAndForGood(t *testing.T) {
 		}
 	}
 	now := time.Now().UnixMilli()
-	a := wire.Attempt{ID: ids.New(), Unit: ids.New(), Kind: wire.KindServe, Prompt: 5, Generated: 2, HandedOver: 2, Ending: wire.EndOpen, StartedMS: now}
+	a := wire.Attempt{ID: ids.New(), Unit: unit, Kind: wire.KindServe, Prompt: 5, Generated: 2, HandedOver: 2, Ending: wire.EndOpen, StartedMS: now}
 	store(a)
+	b.place("other", "u") // the unit moves while the attempt runs
 	done := a
 	done.Generated, done.HandedOver, done.Ending, done.EndedMS = 9, 8, wire.EndComplete, now+5
 	bad := done

@@ -10,7 +10,7 @@
 // late, publishes a unit's id (or nothing, for all) on FleetSnapshot: the hub that has the host's link then sends the
 // unit's whole state again, with Reset, on the same subject and in the same order, so that readers need no second way.
 //
-// Invariants: a token joins one host once; a host speaks for itself only, by its certificate; a unit whose host's link is
+// Invariants: a token joins one host once, and ends the host's identities from before; a host speaks for itself only, by its certificate; a unit whose host's link is
 // gone for LinkGrace is told to be unknown, unless another hub has it; storing a journal twice changes nothing; several
 // hubs may run at once.
 package hub

@@ -32,7 +32,7 @@ func checkHostName(name string) error {
 }
 
 // JoinToken makes a token that lets one machine become the host of this name, once, within TokenLife. The name of a known
-// host gives that host a new identity: its old one ends with its certificate, within a day.
+// host gives that host a new identity: its old one ends when the token is used.
 func (h *Hub) JoinToken(ctx context.Context, name string, by tenants.Actor) (string, error) {
 	if err := by.RequireOperator(); err != nil {
 		return "", err
@@ -79,6 +79,10 @@ func (h *Hub) join(r *http.Request) (any, error) {
 		}
 		id, err := query.EnsureHost(r.Context(), q.EnsureHostParams{ID: ids.New(), Name: row.HostName})
 		if err != nil {
+			return err
+		}
+		// The clock that also dates the certificate: the database's may go before it.
+		if err := query.HostJoins(r.Context(), q.HostJoinsParams{ID: id, JoinedAt: h.cfg.Clock.Now()}); err != nil {
 			return err
 		}
 		if out, err = h.issue(in.CSR, id, row.HostName); err != nil {
@@ -128,7 +132,11 @@ func (h *Hub) renew(r *http.Request) (any, error) {
 
 var errUnknownHost = fault.New(fault.Forbidden, "This host is not known here (any more).").WithCode("unknown_host")
 
-// known is the host that calls, by its certificate and the database.
+// issueStep is how exactly a certificate tells when it was made.
+const issueStep = time.Second
+
+// known is the host that calls, by its certificate and the database. A certificate from before the host's last join is of
+// an identity that the join has ended.
 func (h *Hub) known(r *http.Request) (q.GetHostRow, error) {
 	name, err := pki.Peer(r.TLS)
 	if err != nil {
@@ -138,12 +146,16 @@ func (h *Hub) known(r *http.Request) (q.GetHostRow, error) {
 	if !ok {
 		return q.GetHostRow{}, errUnknownHost
 	}
+	issued, err := pki.Issued(r.TLS)
+	if err != nil {
+		return q.GetHostRow{}, errUnknownHost
+	}
 	var host q.GetHostRow
 	err = h.inTx(r.Context(), func(tx pgx.Tx) (err error) {
 		host, err = q.New(tx).GetHost(r.Context(), id)
 		return err
 	})
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && host.Removed {
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && (host.Removed || issued.Add(issueStep).Before(host.JoinedAt)) {
 		return q.GetHostRow{}, errUnknownHost
 	}
 	return host, err

@@ -1,7 +1,10 @@
 package hub
 
 import (
+	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,11 +32,20 @@ func (h *Hub) store(r *http.Request, me *hostLink) error {
 	if len(in) > wire.MaxAttempts {
 		return fault.New(fault.TooLarge, "At most %d records at once.", wire.MaxAttempts)
 	}
+	records := newest(in)
+	own, err := h.unitsOf(r.Context(), me.id, records)
+	if err != nil {
+		return err
+	}
 	p := q.StoreAttemptsParams{HostID: me.id}
 	latest := h.cfg.Clock.Now().Add(maxSkew).UnixMilli()
-	for _, a := range newest(in) {
+	for _, a := range records {
 		if !possible(&a, latest) {
 			h.cfg.Log.Error("an impossible journal record was left out", "host", me.id, "attempt", a.ID, "record", a)
+			continue
+		}
+		if !own[a.Unit] {
+			h.cfg.Log.Error("a journal record of a unit that is not the host's was left out", "host", me.id, "attempt", a.ID, "unit", a.Unit)
 			continue
 		}
 		p.Ids, p.Units, p.Kinds = append(p.Ids, a.ID), append(p.Units, a.Unit), append(p.Kinds, a.Kind)
@@ -46,6 +58,23 @@ func (h *Hub) store(r *http.Request, me *hostLink) error {
 		return nil
 	}
 	return h.inTx(r.Context(), func(tx pgx.Tx) error { return q.New(tx).StoreAttempts(r.Context(), p) })
+}
+
+// unitsOf gives those units of the records that are the host's.
+func (h *Hub) unitsOf(ctx context.Context, host ids.ID, records map[ids.ID]wire.Attempt) (map[ids.ID]bool, error) {
+	units := make(map[ids.ID]bool)
+	for _, a := range records {
+		units[a.Unit] = false
+	}
+	err := h.inTx(ctx, func(tx pgx.Tx) error {
+		own, err := q.New(tx).UnitsOfHost(ctx, q.UnitsOfHostParams{Ids: slices.Collect(maps.Keys(units)),
+			Attempts: slices.Collect(maps.Keys(records)), HostID: host})
+		for _, id := range own {
+			units[id] = true
+		}
+		return err
+	})
+	return units, err
 }
 
 // newest leaves one record per attempt: an ended one before a snapshot, else the last. One statement may not touch a row

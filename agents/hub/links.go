@@ -23,6 +23,7 @@ type hostLink struct {
 	link    *link.Link    // nil: broken
 	since   time.Time     // linked, or broken, since
 	moved   chan struct{} // closed and replaced when desires changes
+	joined  time.Time     // when the host joined last, as the link was made: a later join ends it
 	desires int64         // the generation that was last seen in the database
 	stored  string        // the observation that was last written
 }
@@ -38,7 +39,7 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, f.Message, f.Kind.Status())
 		return
 	}
-	me := &hostLink{id: host.ID, since: h.cfg.Clock.Now(), moved: make(chan struct{}), desires: host.Generation}
+	me := &hostLink{id: host.ID, since: h.cfg.Clock.Now(), moved: make(chan struct{}), joined: host.JoinedAt, desires: host.Generation}
 	l, err := link.Accept(w, r, h.linked(me), h.cfg.Log)
 	if err != nil {
 		h.cfg.Log.Warn("an agent's link failed", "host", host.Name, "error", err)
@@ -159,7 +160,8 @@ func (h *Hub) watch(ctx context.Context) {
 	}
 }
 
-// lookAgain finds out which hosts' desired state has moved, marks linked hosts as alive and breaks removed ones' links.
+// lookAgain finds out which hosts' desired state has moved, marks linked hosts as alive and breaks the links of hosts that
+// were removed or joined again.
 func (h *Hub) lookAgain(ctx context.Context) {
 	round := time.NewTicker(lookEvery)
 	defer round.Stop()
@@ -214,7 +216,7 @@ func (h *Hub) lookOnce(ctx context.Context, see bool) error {
 		me := h.links[r.ID]
 		switch {
 		case me == nil:
-		case r.Removed && me.link != nil:
+		case (r.Removed || r.JoinedAt.After(me.joined)) && me.link != nil:
 			h.alive.Go(me.link.Close)
 		case r.Generation != me.desires:
 			me.desires = r.Generation

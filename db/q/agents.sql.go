@@ -51,13 +51,14 @@ func (q *Queries) EnsureRecipe(ctx context.Context, arg EnsureRecipeParams) (ids
 }
 
 const getHost = `-- name: GetHost :one
-SELECT id, name, generation, (removed_at IS NOT NULL)::boolean AS removed FROM hosts WHERE id = $1
+SELECT id, name, generation, joined_at, (removed_at IS NOT NULL)::boolean AS removed FROM hosts WHERE id = $1
 `
 
 type GetHostRow struct {
 	ID         ids.ID
 	Name       string
 	Generation int64
+	JoinedAt   time.Time
 	Removed    bool
 }
 
@@ -68,18 +69,20 @@ func (q *Queries) GetHost(ctx context.Context, id ids.ID) (GetHostRow, error) {
 		&i.ID,
 		&i.Name,
 		&i.Generation,
+		&i.JoinedAt,
 		&i.Removed,
 	)
 	return i, err
 }
 
 const hostGenerations = `-- name: HostGenerations :many
-SELECT id, generation, (removed_at IS NOT NULL)::boolean AS removed FROM hosts WHERE id = ANY($1::uuid[])
+SELECT id, generation, joined_at, (removed_at IS NOT NULL)::boolean AS removed FROM hosts WHERE id = ANY($1::uuid[])
 `
 
 type HostGenerationsRow struct {
 	ID         ids.ID
 	Generation int64
+	JoinedAt   time.Time
 	Removed    bool
 }
 
@@ -92,7 +95,12 @@ func (q *Queries) HostGenerations(ctx context.Context, argIds []ids.ID) ([]HostG
 	var items []HostGenerationsRow
 	for rows.Next() {
 		var i HostGenerationsRow
-		if err := rows.Scan(&i.ID, &i.Generation, &i.Removed); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.Generation,
+			&i.JoinedAt,
+			&i.Removed,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -101,6 +109,21 @@ func (q *Queries) HostGenerations(ctx context.Context, argIds []ids.ID) ([]HostG
 		return nil, err
 	}
 	return items, nil
+}
+
+const hostJoins = `-- name: HostJoins :exec
+UPDATE hosts SET joined_at = $1 WHERE id = $2
+`
+
+type HostJoinsParams struct {
+	JoinedAt time.Time
+	ID       ids.ID
+}
+
+// Identities from before joined_at end.
+func (q *Queries) HostJoins(ctx context.Context, arg HostJoinsParams) error {
+	_, err := q.db.Exec(ctx, hostJoins, arg.JoinedAt, arg.ID)
+	return err
 }
 
 const hostUnits = `-- name: HostUnits :many
@@ -411,16 +434,17 @@ func (q *Queries) RemoveHostUnits(ctx context.Context, hostID ids.ID) error {
 
 const seeHosts = `-- name: SeeHosts :many
 UPDATE hosts SET seen_at = now() WHERE id = ANY($1::uuid[])
-RETURNING id, generation, (removed_at IS NOT NULL)::boolean AS removed
+RETURNING id, generation, joined_at, (removed_at IS NOT NULL)::boolean AS removed
 `
 
 type SeeHostsRow struct {
 	ID         ids.ID
 	Generation int64
+	JoinedAt   time.Time
 	Removed    bool
 }
 
-// Linked hosts are alive. Gives what their hub must know of them: generations that moved, hosts that were removed.
+// Linked hosts are alive. Gives what their hub must know of them: generations that moved, hosts that joined again or were removed.
 func (q *Queries) SeeHosts(ctx context.Context, argIds []ids.ID) ([]SeeHostsRow, error) {
 	rows, err := q.db.Query(ctx, seeHosts, argIds)
 	if err != nil {
@@ -430,7 +454,12 @@ func (q *Queries) SeeHosts(ctx context.Context, argIds []ids.ID) ([]SeeHostsRow,
 	var items []SeeHostsRow
 	for rows.Next() {
 		var i SeeHostsRow
-		if err := rows.Scan(&i.ID, &i.Generation, &i.Removed); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.Generation,
+			&i.JoinedAt,
+			&i.Removed,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -486,6 +515,40 @@ func (q *Queries) StoreAttempts(ctx context.Context, arg StoreAttemptsParams) er
 		arg.EndedMs,
 	)
 	return err
+}
+
+const unitsOfHost = `-- name: UnitsOfHost :many
+SELECT id FROM units WHERE id = ANY($1::uuid[]) AND host_id = $2::uuid
+UNION
+SELECT unit_id FROM attempt_journal WHERE attempt_id = ANY($3::uuid[]) AND host_id = $2::uuid
+`
+
+type UnitsOfHostParams struct {
+	Ids      []ids.ID
+	HostID   ids.ID
+	Attempts []ids.ID
+}
+
+// Which of these units are the host's, ones that were removed included, and ones that have moved away from it while these
+// attempts ran there.
+func (q *Queries) UnitsOfHost(ctx context.Context, arg UnitsOfHostParams) ([]ids.ID, error) {
+	rows, err := q.db.Query(ctx, unitsOfHost, arg.Ids, arg.HostID, arg.Attempts)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ids.ID
+	for rows.Next() {
+		var id ids.ID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const useJoinToken = `-- name: UseJoinToken :exec

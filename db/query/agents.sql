@@ -17,8 +17,12 @@ INSERT INTO hosts (id, name) VALUES ($1, $2)
 ON CONFLICT (name) DO UPDATE SET name = excluded.name
 RETURNING id;
 
+-- name: HostJoins :exec
+-- Identities from before joined_at end.
+UPDATE hosts SET joined_at = sqlc.arg(joined_at) WHERE id = sqlc.arg(id);
+
 -- name: GetHost :one
-SELECT id, name, generation, (removed_at IS NOT NULL)::boolean AS removed FROM hosts WHERE id = $1;
+SELECT id, name, generation, joined_at, (removed_at IS NOT NULL)::boolean AS removed FROM hosts WHERE id = $1;
 
 -- name: ListHosts :many
 -- Every host that is not removed, for people. seen_ms is how long ago its agent was last heard of; -1 = never.
@@ -35,12 +39,12 @@ WHERE h.id = before.id AND h.removed_at IS NULL
 RETURNING (before.data_url <> h.data_url)::boolean AS moved;
 
 -- name: SeeHosts :many
--- Linked hosts are alive. Gives what their hub must know of them: generations that moved, hosts that were removed.
+-- Linked hosts are alive. Gives what their hub must know of them: generations that moved, hosts that joined again or were removed.
 UPDATE hosts SET seen_at = now() WHERE id = ANY(sqlc.arg(ids)::uuid[])
-RETURNING id, generation, (removed_at IS NOT NULL)::boolean AS removed;
+RETURNING id, generation, joined_at, (removed_at IS NOT NULL)::boolean AS removed;
 
 -- name: HostGenerations :many
-SELECT id, generation, (removed_at IS NOT NULL)::boolean AS removed FROM hosts WHERE id = ANY(sqlc.arg(ids)::uuid[]);
+SELECT id, generation, joined_at, (removed_at IS NOT NULL)::boolean AS removed FROM hosts WHERE id = ANY(sqlc.arg(ids)::uuid[]);
 
 -- name: HostUnits :many
 -- What a host should run. A unit's engine spec comes from its release's recipe.
@@ -101,6 +105,13 @@ ON CONFLICT (attempt_id, host_id) DO UPDATE SET
        prompt = excluded.prompt, cached = excluded.cached, generated = excluded.generated, handed_over = excluded.handed_over,
        ending = excluded.ending, ended_at = excluded.ended_at
 WHERE attempt_journal.ending = 'open';
+
+-- name: UnitsOfHost :many
+-- Which of these units are the host's, ones that were removed included, and ones that have moved away from it while these
+-- attempts ran there.
+SELECT id FROM units WHERE id = ANY(sqlc.arg(ids)::uuid[]) AND host_id = sqlc.arg(host_id)::uuid
+UNION
+SELECT unit_id FROM attempt_journal WHERE attempt_id = ANY(sqlc.arg(attempts)::uuid[]) AND host_id = sqlc.arg(host_id)::uuid;
 
 -- name: IsHostUnit :one
 -- Also of units that were removed a moment ago: their host still tells that they stop.

@@ -108,6 +108,14 @@ func Peer(cs *tls.ConnectionState) (Name, error) {
 	return NameOf(cs.PeerCertificates[0])
 }
 
+// Issued is when the authority made the certificate of the peer at the other end, to the second below it.
+func Issued(cs *tls.ConnectionState) (time.Time, error) {
+	if cs == nil || len(cs.PeerCertificates) == 0 {
+		return time.Time{}, errors.New("pki: the peer showed no certificate")
+	}
+	return cs.PeerCertificates[0].NotBefore.Add(backdate), nil
+}
+
 func (t *Trust) server(s *Source) *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS13,
