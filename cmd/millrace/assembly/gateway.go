@@ -50,6 +50,7 @@ func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.serving.onEnd("usage log", unhurried(log.Close))
 	purse, err := credit.Open(ctx, credit.Config{DB: c.DB, Bus: c.Bus, Clock: c.Clock, Process: processName(), LockDir: c.LockDir,
 		Validity: c.Validity, RequestMax: gate.MaxLife})
 	if err != nil {
@@ -60,10 +61,7 @@ func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 			return err // no goodbye: the rest of the money returns once this process is proven dead
 		}
 		incarnation, seq := log.LastAcked()
-		if err := purse.Close(ctx, credit.LogEnd{Incarnation: incarnation, Seq: seq}); err != nil {
-			return err
-		}
-		return log.Close(ctx)
+		return purse.Close(ctx, credit.LogEnd{Incarnation: incarnation, Seq: seq})
 	}))
 	prices, err := price.OpenBook(ctx, c.DB, c.Bus)
 	if err != nil {
