@@ -147,10 +147,9 @@ func (a *api) listGrants(c *call, _ none) (Page[Grant], error) {
 
 // NewGrant gives credit.
 type NewGrant struct {
-	AmountUSD string     `json:"amount_usd"`
-	Kind      string     `json:"kind"`
-	Reason    string     `json:"reason"`
-	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	AmountUSD string `json:"amount_usd"`
+	Kind      string `json:"kind"`
+	Reason    string `json:"reason"`
 }
 
 func (a *api) createGrant(c *call, in NewGrant) (Grant, error) {
@@ -162,11 +161,7 @@ func (a *api) createGrant(c *call, in NewGrant) (Grant, error) {
 	if err != nil {
 		return Grant{}, err
 	}
-	g := credit.GrantInput{Org: org, Kind: credit.GrantKind(in.Kind), Amount: n, Reason: in.Reason, IdempotencyKey: c.idempotencyKey()}
-	if in.ExpiresAt != nil {
-		g.ExpiresAt = in.ExpiresAt.UTC()
-	}
-	made, _, err := a.Credit.Grant(c, c.actor, g)
+	made, _, err := a.Credit.Grant(c, c.actor, credit.GrantInput{Org: org, Kind: credit.GrantKind(in.Kind), Amount: n, Reason: in.Reason, IdempotencyKey: c.idempotencyKey()})
 	return grantOf(made), err
 }
 
