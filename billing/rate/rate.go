@@ -37,12 +37,12 @@ import (
 
 // Sizes and times of rating.
 const (
-	defaultBatch    = 8_000                 // events rated together, at most about
-	laneEvents      = 2_000                 // a batch above it is booked in several transactions at once
-	defaultLanes    = 2                     // at most so many
-	defaultPace     = 20 * time.Millisecond // between two batches: a transaction has a price that many events can share
-	standbyWait     = time.Second           // how long a rater that lost watches the winner before it takes over
-	batchTimeout    = time.Minute           // for one try at a batch
+	defaultBatch    = 8_000                  // events rated together, at most about
+	laneEvents      = 2_000                  // a batch above it is booked in several transactions at once
+	defaultLanes    = 2                      // at most so many
+	defaultPace     = 100 * time.Millisecond // between two batches: a transaction has a price that many events can share
+	standbyWait     = time.Second            // how long a rater that lost watches the winner before it takes over
+	batchTimeout    = time.Minute            // for one try at a batch
 	firstRetry      = 100 * time.Millisecond
 	longestRetry    = 5 * time.Second
 	noLogWait       = time.Second // between two looks for a log that does not exist
@@ -62,7 +62,7 @@ type Config struct {
 
 	Batch int           // 0 = 8,000 events
 	Lanes int           // 0 = 2 transactions at once, when there is much to do
-	Pace  time.Duration // 0 = 20 ms
+	Pace  time.Duration // 0 = 100 ms
 }
 
 func (c Config) withDefaults() (Config, error) {

@@ -55,7 +55,7 @@ type serveCmd struct {
 
 // Run plays the roles until a signal or a failure.
 func (c *serveCmd) Run(ctx context.Context) error {
-	relaxCollector()
+	tuneRuntime()
 	roles, err := assembly.ParseRoles(c.Roles)
 	if err != nil {
 		return err

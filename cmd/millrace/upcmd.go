@@ -25,7 +25,7 @@ type upCmd struct {
 }
 
 func (c *upCmd) Run(ctx context.Context) error {
-	relaxCollector()
+	tuneRuntime()
 	replicas := c.Replicas
 	if replicas == 0 {
 		replicas = map[string]int{"sim": 2, "llamacpp": 1}[c.Engine]
