@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -12,9 +13,11 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"millrace/api/openai"
+	"millrace/api/problem"
 	"millrace/billing/credit"
 	"millrace/billing/price"
 	"millrace/billing/usagelog"
+	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/money"
 	"millrace/serving/gate"
@@ -80,6 +83,13 @@ func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 	s.serving.onEnd("running requests", unhurried(g.Drain))
 	e := echo.New()
 	e.IPExtractor = echo.ExtractIPDirect()
+	e.HTTPErrorHandler = func(err error, c echo.Context) { // what even the router does not know, such as odd methods
+		var h *echo.HTTPError
+		if errors.As(err, &h) {
+			err = fault.New(fault.Method, "This method is not supported here.").WithCause(err)
+		}
+		problem.OpenAI(c.Response().Writer, c.Request(), err)
+	}
 	(&openai.API{Gate: g, Auth: auth, Models: s.Catalogue, Clock: c.Clock}).Register(e)
 	return &gateway{gate: g, log: log, purse: purse, handler: e}, nil
 }

@@ -185,6 +185,9 @@ func (u *instance) listen() (public, agents, metrics net.Listener, err error) {
 
 // startStores starts PostgreSQL and NATS. The folder's lock proves that nobody else runs them here.
 func (u *instance) startStores(ctx context.Context) error {
+	if err := u.wholeFolder(); err != nil {
+		return err
+	}
 	logs, err := u.folder.Dir("logs")
 	if err != nil {
 		return err
@@ -203,6 +206,17 @@ func (u *instance) startStores(ctx context.Context) error {
 		return u.postgres.Stop(ctx)
 	})
 	return u.startLog(ctx)
+}
+
+// wholeFolder refuses a folder that lost its database: a new one would know nothing of the keys and customers that the rest
+// of the folder remembers.
+func (u *instance) wholeFolder() error {
+	_, remembers := os.Stat(u.folder.Path(demoFile))
+	_, database := os.Stat(u.folder.Path("postgres", "data", "PG_VERSION"))
+	if remembers == nil && errors.Is(database, os.ErrNotExist) {
+		return fmt.Errorf("%s has no database any more (postgres/ is missing or empty): restore the whole folder from a backup, or start anew with --fresh", u.folder.Path())
+	}
+	return nil
 }
 
 const maxLogBytes = 32 << 20
