@@ -53,7 +53,7 @@ func (w *world) fenced(f *rate.Fencer, epoch ids.ID) (found rate.Fenced) {
 // goodbye is what billing/credit writes when a gateway closes.
 func (w *world) goodbye(epoch ids.ID) {
 	w.t.Helper()
-	info, err := usagelog.Inspect(w.t.Context(), w.bus.JetStream())
+	info, err := usagelog.Inspect(w.ctx(), w.bus.JetStream())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestALogThatIsGoneFencesByWhatWasRated(t *testing.T) {
 	w.write(c.event(200))
 	w.write(c.event(300))
 	w.goodbye(epoch)
-	if err := w.bus.JetStream().DeleteStream(t.Context(), bus.LogStream); err != nil {
+	if err := w.bus.JetStream().DeleteStream(w.ctx(), bus.LogStream); err != nil {
 		t.Fatal(err)
 	}
 	f := w.fencer()

@@ -58,8 +58,10 @@ func (r *Rater) Run(ctx context.Context) {
 		case errors.Is(err, errLost):
 			r.watch(ctx)
 			continue
-		case errors.Is(err, usagelog.ErrNoLog):
-			pause = noLogWait
+		case errors.Is(err, usagelog.ErrNoLog): // the first gateway makes one
+			r.voice.silence()
+			sleep(ctx, noLogWait)
+			continue
 		case r.cfg.Clock.Now().Sub(began) > longestRetry:
 			pause = firstRetry
 		}

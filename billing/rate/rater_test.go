@@ -237,21 +237,21 @@ func TestALostBeginningOfTheLogIsListed(t *testing.T) {
 	w.write(c.event(2))
 	w.write(c.event(3))
 	w.write(c.event(4))
-	stream, err := w.bus.JetStream().Stream(t.Context(), bus.LogStream)
+	stream, err := w.bus.JetStream().Stream(w.ctx(), bus.LogStream)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := stream.CachedInfo().Config
 	cfg.MaxAge, cfg.Duplicates = 100*time.Millisecond, 100*time.Millisecond // as a week does to a log that nobody rates
-	if _, err := w.bus.JetStream().UpdateStream(t.Context(), cfg); err != nil {
+	if _, err := w.bus.JetStream().UpdateStream(w.ctx(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	w.eventually("expired", func() bool {
-		info, err := usagelog.Inspect(t.Context(), w.bus.JetStream())
+		info, err := usagelog.Inspect(w.ctx(), w.bus.JetStream())
 		return err == nil && info.First == 5
 	})
 	cfg.MaxAge = usagelog.MaxAge
-	if _, err := w.bus.JetStream().UpdateStream(t.Context(), cfg); err != nil {
+	if _, err := w.bus.JetStream().UpdateStream(w.ctx(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	w.rateAll()
@@ -271,25 +271,25 @@ func TestALogThatWasRolledBackLosesNoNewEvents(t *testing.T) {
 				w.write(c.event(int64(i)))
 			}
 			w.rateAll()
-			info, err := usagelog.Inspect(t.Context(), w.bus.JetStream())
+			info, err := usagelog.Inspect(w.ctx(), w.bus.JetStream())
 			if err != nil {
 				t.Fatal(err)
 			}
-			stream, err := w.bus.JetStream().Stream(t.Context(), bus.LogStream)
+			stream, err := w.bus.JetStream().Stream(w.ctx(), bus.LogStream)
 			if err != nil {
 				t.Fatal(err)
 			}
 			cfg := stream.CachedInfo().Config // the same incarnation again, shorter
-			if err := w.bus.JetStream().DeleteStream(t.Context(), bus.LogStream); err != nil {
+			if err := w.bus.JetStream().DeleteStream(w.ctx(), bus.LogStream); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := w.bus.JetStream().CreateStream(t.Context(), cfg); err != nil {
+			if _, err := w.bus.JetStream().CreateStream(w.ctx(), cfg); err != nil {
 				t.Fatal(err)
 			}
 			for i := range more {
 				w.write(c.event(int64(i)))
 			}
-			if again, err := usagelog.Inspect(t.Context(), w.bus.JetStream()); err != nil || again.Incarnation != info.Incarnation {
+			if again, err := usagelog.Inspect(w.ctx(), w.bus.JetStream()); err != nil || again.Incarnation != info.Incarnation {
 				t.Fatal(again, err)
 			}
 			stop := w.start(w.rater(rate.Config{}))
@@ -310,7 +310,7 @@ func TestARunningRaterFollowsANewLog(t *testing.T) {
 			w.write(c.event(int64(i)))
 		}
 		w.eventually("rated", func() bool { return w.number("SELECT count(*) FROM usage_events") == int64(5*(round+1)) })
-		if err := w.bus.JetStream().DeleteStream(t.Context(), bus.LogStream); err != nil {
+		if err := w.bus.JetStream().DeleteStream(w.ctx(), bus.LogStream); err != nil {
 			t.Fatal(err)
 		}
 	}

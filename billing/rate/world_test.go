@@ -56,7 +56,7 @@ func worldOn(t testing.TB, d *db.DB, b *bus.Bus) *world {
 
 func (w *world) openLog() {
 	w.t.Helper()
-	log, err := usagelog.Open(w.t.Context(), usagelog.Config{Bus: w.bus, Clock: clock.System})
+	log, err := usagelog.Open(w.ctx(), usagelog.Config{Bus: w.bus, Clock: clock.System})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -66,6 +66,14 @@ func (w *world) openLog() {
 		defer cancel()
 		_ = log.Close(ctx)
 	})
+}
+
+// ctx bounds a call that should take milliseconds: one of JetStream's without a deadline ends after five seconds, which a
+// busy machine can take.
+func (w *world) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	w.t.Cleanup(cancel)
+	return ctx
 }
 
 func (w *world) exec(sql string, args ...any) {
@@ -183,7 +191,7 @@ func (w *world) write(events ...*usage.Event) {
 // raw publishes a message as it is.
 func (w *world) raw(data string) {
 	w.t.Helper()
-	if _, err := w.bus.JetStream().Publish(w.t.Context(), usagelog.Subject, []byte(data)); err != nil {
+	if _, err := w.bus.JetStream().Publish(w.ctx(), usagelog.Subject, []byte(data)); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -215,7 +223,7 @@ func (w *world) start(r *rate.Rater) (stop func()) {
 // position is how far the current log is rated, and where it ends.
 func (w *world) position() (rated, end int64) {
 	w.t.Helper()
-	info, err := usagelog.Inspect(w.t.Context(), w.bus.JetStream())
+	info, err := usagelog.Inspect(w.ctx(), w.bus.JetStream())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -42,16 +42,16 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // logged reads every event in the log, in order, and the number of messages.
 func logged(t *testing.T, b *bus.Bus) (events []usage.Event, messages int) {
 	t.Helper()
-	info, err := usagelog.Inspect(t.Context(), b.JetStream())
+	info, err := usagelog.Inspect(within(t), b.JetStream())
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := b.JetStream().Stream(t.Context(), bus.LogStream)
+	stream, err := b.JetStream().Stream(within(t), bus.LogStream)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for seq := info.First; seq <= info.Last; seq++ {
-		m, err := stream.GetMsg(t.Context(), seq)
+		m, err := stream.GetMsg(within(t), seq)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,14 +88,14 @@ func TestEventsAreInTheLogInOrderAndInFewMessages(t *testing.T) {
 			t.Fatalf("event %d is %+v, sent %+v", i, e, sent[i])
 		}
 	}
-	info, err := usagelog.Inspect(t.Context(), b.JetStream())
+	info, err := usagelog.Inspect(within(t), b.JetStream())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if inc, seq := log.LastAcked(); inc != info.Incarnation || seq[usagelog.Shard] != info.Last {
 		t.Fatalf("last acknowledged %s %v, the log is %+v", inc, seq, info)
 	}
-	if err := log.Flush(t.Context()); err != nil {
+	if err := log.Flush(within(t)); err != nil {
 		t.Fatal(err)
 	}
 	families, err := reg.Gather()
@@ -126,13 +126,13 @@ func TestAFullStreamHoldsEventsBackAndLosesNone(t *testing.T) {
 	if f := fault.Of(err); f == nil || f.Kind != fault.Unavailable || f.RetryAfter == 0 || f.Code != "usage_log_stuck" {
 		t.Fatalf("ready: %v", err)
 	}
-	stream, err := b.JetStream().Stream(t.Context(), bus.LogStream)
+	stream, err := b.JetStream().Stream(within(t), bus.LogStream)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := stream.CachedInfo().Config
 	cfg.MaxBytes = -1
-	if _, err := b.JetStream().UpdateStream(t.Context(), cfg); err != nil {
+	if _, err := b.JetStream().UpdateStream(within(t), cfg); err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range done {
@@ -156,10 +156,10 @@ func TestALogThatIsGoneIsMadeAnew(t *testing.T) {
 	if seq[usagelog.Shard] != 2 {
 		t.Fatalf("%v", seq)
 	}
-	if err := b.JetStream().DeleteStream(t.Context(), bus.LogStream); err != nil {
+	if err := b.JetStream().DeleteStream(within(t), bus.LogStream); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := usagelog.Inspect(t.Context(), b.JetStream()); !errors.Is(err, usagelog.ErrNoLog) {
+	if _, err := usagelog.Inspect(within(t), b.JetStream()); !errors.Is(err, usagelog.ErrNoLog) {
 		t.Fatal(err)
 	}
 	await(t, log.Append(event(orgOf(2))))
@@ -174,14 +174,14 @@ func TestFlushNoticesAReplacedLog(t *testing.T) {
 	b := connect(t, startServer(t, t.TempDir()))
 	log := open(t, b, usagelog.Config{})
 	await(t, log.Append(event(orgOf(1))))
-	if err := b.JetStream().DeleteStream(t.Context(), bus.LogStream); err != nil {
+	if err := b.JetStream().DeleteStream(within(t), bus.LogStream); err != nil {
 		t.Fatal(err)
 	}
 	other := open(t, b, usagelog.Config{})
 	for range 3 {
 		await(t, other.Append(event(orgOf(1))))
 	}
-	if err := log.Flush(t.Context()); err != nil {
+	if err := log.Flush(within(t)); err != nil {
 		t.Fatal(err)
 	}
 	want, _ := other.LastAcked()
@@ -193,12 +193,12 @@ func TestFlushNoticesAReplacedLog(t *testing.T) {
 func TestEventsWaitWhileTheServerIsAway(t *testing.T) {
 	dir := t.TempDir()
 	cfg := bus.EmbeddedConfig{Dir: dir, Listen: "127.0.0.1:0", Token: "t", SyncAlways: true}
-	server, err := bus.StartEmbedded(t.Context(), cfg)
+	server, err := bus.StartEmbedded(within(t), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.Listen = server.URL()[len("nats://"):] // the same port again
-	b, err := bus.Connect(t.Context(), bus.Config{URL: server.URL(), Token: "t", Name: "gateway"})
+	b, err := bus.Connect(within(t), bus.Config{URL: server.URL(), Token: "t", Name: "gateway"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestEventsWaitWhileTheServerIsAway(t *testing.T) {
 	for range 100 {
 		done = append(done, log.Append(event(orgOf(1))))
 	}
-	if server, err = bus.StartEmbedded(t.Context(), cfg); err != nil {
+	if server, err = bus.StartEmbedded(within(t), cfg); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
@@ -235,7 +235,7 @@ func TestProcessesThatOpenTogetherShareOneLog(t *testing.T) {
 		b := connect(t, server)
 		wg.Go(func() {
 			var err error
-			if logs[i], err = usagelog.Open(t.Context(), usagelog.Config{Bus: b, Clock: clock.System}); err != nil {
+			if logs[i], err = usagelog.Open(within(t), usagelog.Config{Bus: b, Clock: clock.System}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -253,7 +253,7 @@ func TestProcessesThatOpenTogetherShareOneLog(t *testing.T) {
 		if inc != first {
 			t.Errorf("incarnations %s and %s", first, inc)
 		}
-		if err := log.Close(t.Context()); err != nil {
+		if err := log.Close(within(t)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -268,11 +268,11 @@ func TestAStreamThatWouldLoseEventsIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := connect(t, startServer(t, t.TempDir()))
 			cfg.Name, cfg.Subjects = bus.LogStream, []string{bus.LogSubjects}
-			if _, err := b.JetStream().CreateStream(t.Context(), cfg); err != nil {
+			if _, err := b.JetStream().CreateStream(within(t), cfg); err != nil {
 				t.Fatal(err)
 			}
-			if log, err := usagelog.Open(t.Context(), usagelog.Config{Bus: b, Clock: clock.System}); err == nil {
-				_ = log.Close(t.Context())
+			if log, err := usagelog.Open(within(t), usagelog.Config{Bus: b, Clock: clock.System}); err == nil {
+				_ = log.Close(within(t))
 				t.Fatal("opened")
 			}
 		})
