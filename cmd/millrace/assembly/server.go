@@ -105,6 +105,9 @@ func (s *Server) start(ctx context.Context) error {
 		if s.gateway, err = s.openGateway(ctx); err != nil {
 			return err
 		}
+		if !c.Roles.Hub { // with a hub of its own, agents link while it already serves
+			s.awaitFleet(ctx)
+		}
 	}
 	s.metrics.MustRegister(gauges{s})
 	return s.listen()
