@@ -42,7 +42,7 @@ func TestNobodyReadsAnother(t *testing.T) {
 			return len(s.Lines), nil
 		},
 		"Spend": func(ctx context.Context, by tenants.Actor, org ids.ID) (int, error) {
-			s, err := w.Spend(ctx, by, org, from)
+			s, err := w.Spend(ctx, by, org, from.Truncate(24*time.Hour), time.UTC)
 			return len(s.Keys), err
 		},
 		"Used": func(ctx context.Context, by tenants.Actor, org ids.ID) (n int, err error) {

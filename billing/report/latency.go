@@ -13,8 +13,8 @@ import (
 // Latencies come from single requests. They are read from samples of the newest ones, so that a page costs the same
 // whatever the traffic.
 const (
-	sampleAll   = 5_000 // streams behind a quantile
-	sampleStep  = 200   // streams behind the median of one step
+	sampleAll   = 2_000 // streams behind a quantile
+	sampleStep  = 50    // streams behind the median of one step
 	sampleLeast = 20    // of each organization, when there are many
 	sampleUnits = 5_000 // requests of each organization behind a unit's figures
 )
@@ -22,7 +22,7 @@ const (
 // Quantiles of a latency; zero when nothing was measured.
 type Quantiles struct{ P50, P95 time.Duration }
 
-// FirstTokens gives the time to first token of streams that began since a moment, over the newest 5,000 of them. For
+// FirstTokens gives the time to first token of streams that began since a moment, over the newest 2,000 of them. For
 // ids.Nil it is over all organizations, each counted by its share of the streams.
 func (s *Service) FirstTokens(ctx context.Context, by tenants.Actor, org ids.ID, since time.Time) (out Quantiles, err error) {
 	err = s.read(ctx, by, org, func(r *q.Queries) error {
@@ -79,7 +79,7 @@ func weigh(rows []q.ReportStreamSamplesRow, streams map[ids.ID]int64) Quantiles 
 	return Quantiles{at(50), at(95)}
 }
 
-// FirstTokenSteps gives the median time to first token in each of an organization's spans, of at most 200 of its newest
+// FirstTokenSteps gives the median time to first token in each of an organization's spans, of at most 50 of its newest
 // streams; 0 where there were none. stops[i] ends the span that starts[i] begins.
 func (s *Service) FirstTokenSteps(ctx context.Context, by tenants.Actor, org ids.ID, starts, stops []time.Time) ([]time.Duration, error) {
 	p := q.ReportFirstTokenStepsParams{Org: org, MaxRows: sampleStep}

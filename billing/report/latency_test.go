@@ -117,7 +117,7 @@ func TestSpendAndLastRequests(t *testing.T) {
 		calls[i].version = version
 	}
 	w.rate(c, calls...)
-	spend, err := w.Spend(t.Context(), c.member, c.id, month)
+	spend, err := w.Spend(t.Context(), c.member, c.id, month, time.UTC)
 	if err != nil {
 		t.Fatal(err)
 	}

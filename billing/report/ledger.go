@@ -76,18 +76,36 @@ func lines(ctx context.Context, r *q.Queries, org ids.ID, after Mark, limit int3
 			id = after.Txn
 		}
 	}
-	used, err := r.ReportUsageDays(ctx, q.ReportUsageDaysParams{Org: org, Before: until, MaxRows: limit})
-	if err != nil {
+	if days, err = usageDays(ctx, r, org, until, limit); err != nil {
 		return nil, nil, err
-	}
-	for _, row := range used {
-		days = append(days, Movement{At: row.Day, Kind: ledger.Usage, Requests: row.Requests, Amount: -money.Nano(row.ChargedNano)})
 	}
 	others, err := r.ReportOtherTxns(ctx, q.ReportOtherTxnsParams{Org: org, BeforeDay: day, BeforeID: id, MaxRows: limit})
 	for _, row := range others {
 		txns = append(txns, Movement{At: ids.Time(row.ID), Kind: ledger.Kind(row.Kind), Memo: row.Memo, Txn: row.ID, Amount: money.Nano(row.AmountNano)})
 	}
 	return days, txns, err
+}
+
+// usageDays are the newest days before a moment on which something was charged.
+func usageDays(ctx context.Context, r *q.Queries, org ids.ID, before time.Time, limit int32) ([]Movement, error) {
+	list, err := r.ReportUsageDays(ctx, q.ReportUsageDaysParams{Org: org, Before: before, MaxRows: limit})
+	if err != nil {
+		return nil, err
+	}
+	var t steps
+	for _, day := range list {
+		t.add(day, day.Add(wholeDay), true)
+	}
+	read, err := readCells(ctx, r, Query{Org: org}, t) // not what is kept: lines and balance are of one moment
+	days := make([]Movement, len(list))
+	for i, day := range list {
+		days[i] = Movement{At: day, Kind: ledger.Usage}
+		for _, c := range read[day.Unix()] {
+			days[i].Requests += c.Requests
+			days[i].Amount -= c.Charged
+		}
+	}
+	return days, err
 }
 
 // balanceAt goes back from the books' balance over everything up to and with the line.

@@ -83,7 +83,7 @@ func revenue(ctx context.Context, r *q.Queries, all map[int64][]allCell) ([]Reve
 				sums[key] = &Sums{}
 				named = append(named, Cell{Group: c.org}, Cell{Group: c.model})
 			}
-			sums[key].add(&c.Sums)
+			sums[key].Add(&c.Sums)
 		}
 	}
 	names, err := labels(ctx, r, named)

@@ -77,7 +77,8 @@ type Sums struct {
 	First    time.Duration // time to first token, summed over Streams
 }
 
-func (s *Sums) add(o *Sums) {
+// Add makes s the sum of both.
+func (s *Sums) Add(o *Sums) {
 	s.Requests, s.Errors = s.Requests+o.Requests, s.Errors+o.Errors
 	for c, n := range o.Usage {
 		s.Usage[c] += n
@@ -96,9 +97,11 @@ type Cell struct {
 
 // Service answers. It is safe for concurrent use.
 type Service struct {
-	db     *db.DB
-	clock  clock.Clock
-	closed closedDays
+	db    *db.DB
+	clock clock.Clock
+	one   closed[oneKey, Cell]
+	all   closed[allKey, allCell]
+	keys  closed[allKeyOf, keyCell]
 }
 
 // New makes a service.
@@ -128,26 +131,28 @@ func (s *Service) Usage(ctx context.Context, by tenants.Actor, in Query) ([]Cell
 		if in.Org == ids.Nil {
 			cells, err = s.ofAll(ctx, r, in, t)
 		} else {
-			cells, err = ofOne(ctx, r, in, t)
+			cells, err = s.ofOne(ctx, r, in, t)
 		}
 		return err
 	})
 	return cells, err
 }
 
-func ofOne(ctx context.Context, r *q.Queries, in Query, t steps) ([]Cell, error) {
-	p := q.ReportCellsParams{Starts: t.starts, Stops: t.stops, Grp: in.Group, Org: in.Org, Model: opt(in.Model), Project: opt(in.Project),
-		Key: opt(in.Key), MaxRows: MaxCells + 1}
-	if in.Key == Playground {
-		p.Key, p.Playground = nil, true
-	}
-	rows, err := r.ReportCells(ctx, p)
+// oneKey is everything that was asked about a step of one organization.
+type oneKey struct {
+	org, model, key, project ids.ID
+	group                    string
+	start, stop              int64
+}
+
+func (s *Service) ofOne(ctx context.Context, r *q.Queries, in Query, t steps) ([]Cell, error) {
+	all, err := s.readOne(ctx, r, in, t)
 	if err != nil {
 		return nil, err
 	}
-	cells := make([]Cell, len(rows))
-	for i, row := range rows {
-		cells[i] = cellOf(row)
+	var cells []Cell // a copy: what is kept is not changed
+	for _, start := range t.starts {
+		cells = append(cells, all[start.Unix()]...)
 	}
 	if cells, err = label(ctx, r, cells); err != nil {
 		return nil, err
@@ -155,10 +160,39 @@ func ofOne(ctx context.Context, r *q.Queries, in Query, t steps) ([]Cell, error)
 	return cells, tooMany(cells)
 }
 
+// readOne gives the cells of each step, by its start, without labels.
+func (s *Service) readOne(ctx context.Context, r *q.Queries, in Query, t steps) (map[int64][]Cell, error) {
+	key := func(start, stop int64) oneKey {
+		return oneKey{in.Org, in.Model, in.Key, in.Project, in.Group, start, stop}
+	}
+	return readDays(&s.one, t, s.clock.Now(), key, func(t steps) (map[int64][]Cell, error) { return readCells(ctx, r, in, t) })
+}
+
+func readCells(ctx context.Context, r *q.Queries, in Query, t steps) (map[int64][]Cell, error) {
+	p := q.ReportCellsParams{Starts: t.starts, Stops: t.stops, Grp: in.Group, Org: in.Org, Model: opt(in.Model), Project: opt(in.Project),
+		Key: opt(in.Key), MaxRows: MaxCells + 1}
+	if in.Key == Playground {
+		p.Key, p.Playground = nil, true
+	}
+	rows, err := r.ReportCells(ctx, p)
+	if len(rows) > MaxCells {
+		return nil, errTooMany()
+	}
+	read := map[int64][]Cell{}
+	for _, row := range rows {
+		read[row.Start.Unix()] = append(read[row.Start.Unix()], cellOf(row))
+	}
+	return read, err
+}
+
 func tooMany(cells []Cell) error {
 	if len(cells) <= MaxCells {
 		return nil
 	}
+	return errTooMany()
+}
+
+func errTooMany() error {
 	return fault.New(fault.Invalid, "This report has more than %d cells. Choose a shorter range or a coarser step.", MaxCells)
 }
 
@@ -188,7 +222,7 @@ func label(ctx context.Context, r *q.Queries, cells []Cell) ([]Cell, error) {
 			continue
 		}
 		if i, ok := played[c.Start.Unix()]; ok {
-			out[i].add(&c.Sums)
+			out[i].Add(&c.Sums)
 			continue
 		}
 		c.Group, c.Label = Playground, playgroundLabel

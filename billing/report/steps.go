@@ -9,7 +9,14 @@ import (
 )
 
 // steps are the buckets of an answer, one after another without gaps.
-type steps struct{ starts, stops []time.Time }
+type steps struct {
+	starts, stops []time.Time
+	whole         []bool // the step is a whole calendar day
+}
+
+func (t *steps) add(start, stop time.Time, whole bool) {
+	t.starts, t.stops, t.whole = append(t.starts, start.UTC()), append(t.stops, stop.UTC()), append(t.whole, whole)
+}
 
 // steps checks the query and cuts its span.
 func (in Query) steps() (t steps, err error) {
@@ -21,10 +28,11 @@ func (in Query) steps() (t steps, err error) {
 		zone = time.UTC
 	}
 	for at := in.From; at.Before(in.To); {
-		next := in.To
+		next, whole := in.To, false
 		switch in.Step {
 		case StepDay:
-			next = period.At(period.Day, zone, at).End
+			day := period.At(period.Day, zone, at)
+			next, whole = day.End, at.Equal(day.Start) && !day.End.After(in.To)
 		case StepHour:
 			next = at.Add(time.Hour)
 		}
@@ -34,7 +42,7 @@ func (in Query) steps() (t steps, err error) {
 		if len(t.starts) == maxSteps {
 			return t, fault.New(fault.Invalid, "This range has more than %d steps. Choose a shorter range or a coarser step.", maxSteps).WithParam("from")
 		}
-		t.starts, t.stops = append(t.starts, at.UTC()), append(t.stops, next.UTC())
+		t.add(at, next, whole)
 		at = next
 	}
 	return t, nil

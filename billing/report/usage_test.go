@@ -1,6 +1,7 @@
 package report_test
 
 import (
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -290,4 +291,53 @@ func TestUsageOfAllCustomers(t *testing.T) {
 	if len(rows) != 4 || rows[0].OrgName != "Acme" || rows[3].OrgName != "Bluefin" {
 		t.Errorf("revenue %v, want four lines by customer", got)
 	}
+}
+
+// Days that are over are kept for a while: what comes late is seen a little later, and reading again changes nothing.
+func TestClosedDaysOfACustomer(t *testing.T) {
+	w := newWorld(t)
+	c := w.customer("Acme", 1, 2)
+	model := w.model("m/one")
+	today := now.Truncate(24 * time.Hour)
+	add := func(key ids.ID, at time.Time, n int64) {
+		w.roll(row{org: c.id, project: c.project, key: key, model: model, at: at, Sums: sums(n)})
+	}
+	read := func() map[string]int64 {
+		t.Helper()
+		cells, err := w.Usage(t.Context(), c.member, report.Query{From: today.AddDate(0, 0, -3), To: today.AddDate(0, 0, 1), Step: report.StepDay, Group: report.ByKey, Org: c.id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		spend, err := w.Spend(t.Context(), c.member, c.id, today.AddDate(0, 0, -3), time.UTC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]int64{"spend": int64(spend.Total / sums(1).Charged)}
+		for _, x := range cells {
+			if x.Sums != sums(x.Requests) {
+				t.Errorf("%+v, want %+v", x.Sums, sums(x.Requests))
+			}
+			got[x.Start.Format("02 ")+x.Label] = x.Requests
+		}
+		return got
+	}
+	expect := func(want map[string]int64) {
+		t.Helper()
+		for range 3 { // the second time it is kept, the third time it must still be what it was
+			if got := read(); !maps.Equal(got, want) {
+				t.Fatalf("got %v, want %v", got, want)
+			}
+		}
+	}
+	yesterday := today.Add(-5 * time.Hour)
+	add(c.keys[0], yesterday, 1)
+	add(c.played[0], yesterday, 2)
+	add(c.played[1], yesterday, 4)
+	add(c.keys[0], today, 8)
+	expect(map[string]int64{"19 key a": 1, "19 Playground": 6, "20 key a": 8, "spend": 15})
+	add(c.keys[0], yesterday, 16)
+	add(c.keys[0], today, 32)
+	expect(map[string]int64{"19 key a": 1, "19 Playground": 6, "20 key a": 40, "spend": 47})
+	w.clock.Advance(5 * time.Minute)
+	expect(map[string]int64{"19 key a": 17, "19 Playground": 6, "20 key a": 40, "spend": 63})
 }

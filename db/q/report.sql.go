@@ -376,19 +376,24 @@ func (q *Queries) ReportHasUsage(ctx context.Context, org ids.ID) (bool, error) 
 }
 
 const reportKeySpend = `-- name: ReportKeySpend :many
-SELECT r.key_id, r.project_id, r.model_id, coalesce(sum(r.charged_nano) FILTER (WHERE r.bucket >= $1), 0)::bigint AS charged_nano,
-       max(r.bucket)::timestamptz AS last_bucket
-  FROM usage_rollups r WHERE r.org_id = $2 AND r.bucket >= least($1::timestamptz, $3::timestamptz)
- GROUP BY 1, 2, 3
+SELECT s.start::timestamptz AS start, c.key_id, c.project_id, c.model_id, c.charged_nano, c.last_bucket
+  FROM (SELECT unnest($1::timestamptz[]) AS start, unnest($2::timestamptz[]) AS stop) s
+ CROSS JOIN LATERAL (
+    SELECT r.key_id, r.project_id, r.model_id, sum(r.charged_nano)::bigint AS charged_nano, max(r.bucket)::timestamptz AS last_bucket
+      FROM usage_rollups r WHERE r.org_id = $3 AND r.bucket >= s.start AND r.bucket < s.stop
+     GROUP BY 1, 2, 3) c
+ LIMIT $4
 `
 
 type ReportKeySpendParams struct {
-	SpendSince time.Time
-	Org        ids.ID
-	ModelSince time.Time
+	Starts  []time.Time
+	Stops   []time.Time
+	Org     ids.ID
+	MaxRows int32
 }
 
 type ReportKeySpendRow struct {
+	Start       time.Time
 	KeyID       ids.ID
 	ProjectID   ids.ID
 	ModelID     ids.ID
@@ -396,9 +401,14 @@ type ReportKeySpendRow struct {
 	LastBucket  time.Time
 }
 
-// What the keys of an organization cost since a moment, and their last model since an earlier one.
+// What the keys of an organization cost with each model, by step, and when they were used last in it.
 func (q *Queries) ReportKeySpend(ctx context.Context, arg ReportKeySpendParams) ([]ReportKeySpendRow, error) {
-	rows, err := q.db.Query(ctx, reportKeySpend, arg.SpendSince, arg.Org, arg.ModelSince)
+	rows, err := q.db.Query(ctx, reportKeySpend,
+		arg.Starts,
+		arg.Stops,
+		arg.Org,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -407,6 +417,7 @@ func (q *Queries) ReportKeySpend(ctx context.Context, arg ReportKeySpendParams) 
 	for rows.Next() {
 		var i ReportKeySpendRow
 		if err := rows.Scan(
+			&i.Start,
 			&i.KeyID,
 			&i.ProjectID,
 			&i.ModelID,
@@ -1197,12 +1208,7 @@ WITH RECURSIVE days AS (
     UNION ALL
     SELECT date_trunc('day', (SELECT max(r.bucket) FROM usage_rollups r WHERE r.org_id = $2 AND r.bucket < d.day AND r.charged_nano > 0), 'UTC')
       FROM days d WHERE d.day IS NOT NULL)
-SELECT d.day::timestamptz AS day, s.requests, s.charged_nano
-  FROM (SELECT day FROM days WHERE day IS NOT NULL LIMIT $1) d
- CROSS JOIN LATERAL (
-    SELECT sum(r.requests)::bigint AS requests, sum(r.charged_nano)::bigint AS charged_nano
-      FROM usage_rollups r WHERE r.org_id = $2 AND r.bucket >= d.day AND r.bucket < d.day + interval '1 day') s
- ORDER BY 1 DESC
+SELECT d.day::timestamptz AS day FROM days d WHERE d.day IS NOT NULL LIMIT $1
 `
 
 type ReportUsageDaysParams struct {
@@ -1211,26 +1217,20 @@ type ReportUsageDaysParams struct {
 	Before  time.Time
 }
 
-type ReportUsageDaysRow struct {
-	Day         time.Time
-	Requests    int64
-	ChargedNano int64
-}
-
 // The newest UTC days before a moment on which something was charged, by skipping from day to day.
-func (q *Queries) ReportUsageDays(ctx context.Context, arg ReportUsageDaysParams) ([]ReportUsageDaysRow, error) {
+func (q *Queries) ReportUsageDays(ctx context.Context, arg ReportUsageDaysParams) ([]time.Time, error) {
 	rows, err := q.db.Query(ctx, reportUsageDays, arg.MaxRows, arg.Org, arg.Before)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ReportUsageDaysRow
+	var items []time.Time
 	for rows.Next() {
-		var i ReportUsageDaysRow
-		if err := rows.Scan(&i.Day, &i.Requests, &i.ChargedNano); err != nil {
+		var day time.Time
+		if err := rows.Scan(&day); err != nil {
 			return nil, err
 		}
-		items = append(items, i)
+		items = append(items, day)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -53,11 +53,14 @@ UNION ALL SELECT id, name, false FROM projects WHERE id = ANY(@list::uuid[])
 UNION ALL SELECT org_id, name, false FROM orgs WHERE org_id = ANY(@list::uuid[]);
 
 -- name: ReportKeySpend :many
--- What the keys of an organization cost since a moment, and their last model since an earlier one.
-SELECT r.key_id, r.project_id, r.model_id, coalesce(sum(r.charged_nano) FILTER (WHERE r.bucket >= @spend_since), 0)::bigint AS charged_nano,
-       max(r.bucket)::timestamptz AS last_bucket
-  FROM usage_rollups r WHERE r.org_id = @org AND r.bucket >= least(@spend_since::timestamptz, @model_since::timestamptz)
- GROUP BY 1, 2, 3;
+-- What the keys of an organization cost with each model, by step, and when they were used last in it.
+SELECT s.start::timestamptz AS start, c.key_id, c.project_id, c.model_id, c.charged_nano, c.last_bucket
+  FROM (SELECT unnest(@starts::timestamptz[]) AS start, unnest(@stops::timestamptz[]) AS stop) s
+ CROSS JOIN LATERAL (
+    SELECT r.key_id, r.project_id, r.model_id, sum(r.charged_nano)::bigint AS charged_nano, max(r.bucket)::timestamptz AS last_bucket
+      FROM usage_rollups r WHERE r.org_id = @org AND r.bucket >= s.start AND r.bucket < s.stop
+     GROUP BY 1, 2, 3) c
+ LIMIT @max_rows;
 
 -- name: ReportHasUsage :one
 SELECT EXISTS (SELECT FROM usage_rollups WHERE org_id = @org) AS found;
@@ -176,12 +179,7 @@ WITH RECURSIVE days AS (
     UNION ALL
     SELECT date_trunc('day', (SELECT max(r.bucket) FROM usage_rollups r WHERE r.org_id = @org AND r.bucket < d.day AND r.charged_nano > 0), 'UTC')
       FROM days d WHERE d.day IS NOT NULL)
-SELECT d.day::timestamptz AS day, s.requests, s.charged_nano
-  FROM (SELECT day FROM days WHERE day IS NOT NULL LIMIT @max_rows) d
- CROSS JOIN LATERAL (
-    SELECT sum(r.requests)::bigint AS requests, sum(r.charged_nano)::bigint AS charged_nano
-      FROM usage_rollups r WHERE r.org_id = @org AND r.bucket >= d.day AND r.bucket < d.day + interval '1 day') s
- ORDER BY 1 DESC;
+SELECT d.day::timestamptz AS day FROM days d WHERE d.day IS NOT NULL LIMIT @max_rows;
 
 -- name: ReportChargedSince :one
 SELECT coalesce(sum(charged_nano), 0)::bigint AS charged_nano FROM usage_rollups WHERE org_id = @org AND bucket >= @since;

@@ -106,7 +106,7 @@ func (b business) Customer(ctx context.Context, id ids.ID) (admin.CustomerDetail
 
 // keysOf fills in keys and the organization's cap. Spending is of the running UTC month, like all the operator sees.
 func (b business) keysOf(ctx context.Context, by tenants.Actor, org ids.ID, out *admin.CustomerDetail) error {
-	f, err := b.factsSince(ctx, by, org, period.At(period.Month, time.UTC, b.Clock.Now()).Start)
+	f, err := b.factsIn(ctx, by, org, time.UTC)
 	if err != nil {
 		return err
 	}

@@ -29,13 +29,14 @@ type facts struct {
 
 // facts reads them for the running month of the organization's zone.
 func (c customer) facts(ctx context.Context, who session.Viewer) (*facts, error) {
-	return c.factsSince(ctx, member(who), who.Org, period.At(period.Month, who.Location(), c.Clock.Now()).Start)
+	return c.factsIn(ctx, member(who), who.Org, who.Location())
 }
 
-func (d *Deps) factsSince(ctx context.Context, by tenants.Actor, org ids.ID, since time.Time) (*facts, error) {
+// factsIn reads them for the running month of a zone.
+func (d *Deps) factsIn(ctx context.Context, by tenants.Actor, org ids.ID, zone *time.Location) (*facts, error) {
 	f := &facts{people: map[ids.ID]string{}, models: map[ids.ID]string{}}
 	var err error
-	if f.spend, err = d.Report.Spend(ctx, by, org, since); err != nil {
+	if f.spend, err = d.Report.Spend(ctx, by, org, period.At(period.Month, zone, d.Clock.Now()).Start, zone); err != nil {
 		return nil, err
 	}
 	if f.caps, err = d.monthCaps(ctx, by, org); err != nil {

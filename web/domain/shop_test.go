@@ -47,7 +47,7 @@ const (
 	bluefins    = 500_000         // 1,000 in
 )
 
-func newShop(t *testing.T) *shop {
+func newShop(t testing.TB) *shop {
 	t.Helper()
 	s := &shop{world: newWorld(t)}
 	ctx := t.Context()

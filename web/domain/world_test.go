@@ -55,7 +55,7 @@ const (
 
 // world is the whole domain on a real database and bus, and the console on it.
 type world struct {
-	t        *testing.T
+	t        testing.TB
 	db       *db.DB
 	bus      *bus.Bus
 	master   *seal.Master
@@ -76,7 +76,7 @@ type world struct {
 	contexts map[string]context.Context
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, db: dbtest.New(t), bus: dbtest.Bus(t), clock: clock.NewManual(begin), root: tenants.System(), contexts: map[string]context.Context{}}
 	master, err := seal.Parse(seal.Generate())
@@ -130,7 +130,7 @@ func (w *world) must(err error) {
 
 // failing is a log that fails the test on an error: no page may fail by itself.
 type failing struct {
-	t *testing.T
+	t testing.TB
 	slog.Handler
 }
 
@@ -222,7 +222,7 @@ func (w *world) model(name string, input, cached, output string) *catalogue.Mode
 	return m
 }
 
-func perMillion(t *testing.T, input, cached, output string) (p usage.Prices) {
+func perMillion(t testing.TB, input, cached, output string) (p usage.Prices) {
 	t.Helper()
 	for class, text := range map[usage.Class]string{usage.Input: input, usage.Cached: cached, usage.Output: output} {
 		pico, err := money.ParsePerMillion(text)
@@ -349,7 +349,7 @@ func idAt(t time.Time) ids.ID {
 	return id
 }
 
-func usd(t *testing.T, s string) money.Nano {
+func usd(t testing.TB, s string) money.Nano {
 	t.Helper()
 	n, err := money.ParseUSD(s)
 	if err != nil {
