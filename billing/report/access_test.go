@@ -12,16 +12,9 @@ import (
 	"millrace/tenants"
 )
 
-// Whoever asks for another customer's matters learns that they do not exist; what is over all customers is for operators.
-func TestNobodyReadsAnother(t *testing.T) {
-	w := newWorld(t)
-	mine, theirs := w.customer("Acme", 1, 0), w.customer("Bluefin", 1, 0)
-	model := w.model("m/one")
-	version := w.version(model, usage.Prices{})
-	id := w.rate(theirs, call{key: theirs.keys[0], model: model, version: version, at: now, charged: 5, overrun: 5, first: time.Second})[0]
-	w.grant(theirs, now, 100, "theirs")
-	from, to := now.Truncate(15*time.Minute).Add(-time.Hour), now.Truncate(15*time.Minute).Add(time.Hour)
-	ofOne := map[string]func(ctx context.Context, by tenants.Actor, org ids.ID) (rows int, err error){
+// ofOne is every question about one organization.
+func (w *world) ofOne(from, to time.Time) map[string]func(ctx context.Context, by tenants.Actor, org ids.ID) (rows int, err error) {
+	return map[string]func(ctx context.Context, by tenants.Actor, org ids.ID) (rows int, err error){
 		"Usage": func(ctx context.Context, by tenants.Actor, org ids.ID) (int, error) {
 			cells, err := w.Usage(ctx, by, report.Query{From: from, To: to, Step: report.StepTotal, Org: org})
 			return len(cells), err
@@ -64,6 +57,35 @@ func TestNobodyReadsAnother(t *testing.T) {
 			return int(steps[0]), nil
 		},
 	}
+}
+
+// ofAll is every question over all of them.
+func (w *world) ofAll(org ids.ID, from, to time.Time) map[string]func(by tenants.Actor) error {
+	t := w.t
+	return map[string]func(by tenants.Actor) error{
+		"Revenue": func(by tenants.Actor) error { _, err := w.Revenue(t.Context(), by, from, to); return err },
+		"LastRequests": func(by tenants.Actor) error {
+			_, err := w.LastRequests(t.Context(), by, []ids.ID{org})
+			return err
+		},
+		"Attention":   func(by tenants.Actor) error { _, err := w.Attention(t.Context(), by, from); return err },
+		"Overruns":    func(by tenants.Actor) error { _, err := w.Overruns(t.Context(), by, from, ids.Nil, 10); return err },
+		"Quarantine":  func(by tenants.Actor) error { _, err := w.Quarantine(t.Context(), by, ids.Nil, 10); return err },
+		"OpenEpochs":  func(by tenants.Actor) error { _, err := w.OpenEpochs(t.Context(), by); return err },
+		"UnitTraffic": func(by tenants.Actor) error { _, err := w.UnitTraffic(t.Context(), by, from); return err },
+	}
+}
+
+// Whoever asks for another customer's matters learns that they do not exist; what is over all customers is for operators.
+func TestNobodyReadsAnother(t *testing.T) {
+	w := newWorld(t)
+	mine, theirs := w.customer("Acme", 1, 0), w.customer("Bluefin", 1, 0)
+	model := w.model("m/one")
+	version := w.version(model, usage.Prices{})
+	id := w.rate(theirs, call{key: theirs.keys[0], model: model, version: version, at: now, charged: 5, overrun: 5, first: time.Second})[0]
+	w.grant(theirs, now, 100, "theirs")
+	from, to := now.Truncate(15*time.Minute).Add(-time.Hour), now.Truncate(15*time.Minute).Add(time.Hour)
+	ofOne := w.ofOne(from, to)
 	for name, ask := range ofOne {
 		if n, err := ask(t.Context(), theirs.member, theirs.id); err != nil || n == 0 {
 			t.Errorf("%s: the owner reads %d rows, error %v", name, n, err)
@@ -96,18 +118,7 @@ func TestNobodyReadsAnother(t *testing.T) {
 			t.Errorf("%s: a viewer gets %v, want Forbidden", name, err)
 		}
 	}
-	ofAll := map[string]func(by tenants.Actor) error{
-		"Revenue": func(by tenants.Actor) error { _, err := w.Revenue(t.Context(), by, from, to); return err },
-		"LastRequests": func(by tenants.Actor) error {
-			_, err := w.LastRequests(t.Context(), by, []ids.ID{theirs.id})
-			return err
-		},
-		"Attention":   func(by tenants.Actor) error { _, err := w.Attention(t.Context(), by, from); return err },
-		"Overruns":    func(by tenants.Actor) error { _, err := w.Overruns(t.Context(), by, from, ids.Nil, 10); return err },
-		"Quarantine":  func(by tenants.Actor) error { _, err := w.Quarantine(t.Context(), by, ids.Nil, 10); return err },
-		"OpenEpochs":  func(by tenants.Actor) error { _, err := w.OpenEpochs(t.Context(), by); return err },
-		"UnitTraffic": func(by tenants.Actor) error { _, err := w.UnitTraffic(t.Context(), by, from); return err },
-	}
+	ofAll := w.ofAll(theirs.id, from, to)
 	for name, ask := range ofAll {
 		if err := ask(w.root); err != nil {
 			t.Errorf("%s: an operator gets %v", name, err)

@@ -11,22 +11,17 @@ import (
 	"millrace/web/ui"
 )
 
-// Every page of the console over the real domain: it answers, and shows the figures that the domain has.
-func TestEveryPage(t *testing.T) {
-	s := newShop(t)
-	_, err := reconcile.Run(t.Context(), reconcile.Config{DB: s.db, Clock: &hurried{at: now}})
-	s.must(err)
-	s.exec(`INSERT INTO quarantine (id, shard, incarnation, seq, position, reason, payload) VALUES ($1, 0, 'x', 1, 0, 'output count 5000000 is impossible', '')`, ids.New())
-	s.must(s.tenants.RequestLink(t.Context(), "kim@acme.example"))
-	b, err := s.desk.Balance(t.Context(), s.root, s.acme.ID)
-	s.must(err)
-	balance := ui.FormatMoney(b.Available)
+// look is a page, who looks at it, and what it must show.
+type look struct {
+	who, path string
+	shows     []string
+}
+
+// everyPage lists the console's pages. balance is what Acme has left.
+func (s *shop) everyPage(balance string) []look {
 	key, org := "/keys/"+ids.Format(ids.Key, s.ci.ID), "/admin/customers/"+ids.Format(ids.Org, s.acme.ID)
 	model, unit := "/admin/models/"+ids.Format(ids.Model, s.small.ID), "/admin/units/"
-	for _, p := range []struct {
-		who, path string
-		shows     []string
-	}{
+	return []look{
 		{s.owner, "/", []string{"Acme Robotics", balance, "$0.0004", "$0.0008", "of the $1.00 cap", "simulat"}},
 		{s.owner, "/palette", []string{"ci-nightly", "demo/large"}},
 		{s.owner, "/keys", []string{"ci-nightly", "support-bot", s.ci.Prefix, s.ci.Last4, "$0.0002"}},
@@ -74,7 +69,20 @@ func TestEveryPage(t *testing.T) {
 		{s.staff, "/admin/exceptions", []string{"output count 5000000 is impossible"}},
 		{s.staff, "/admin/audit", []string{"unit.attach", "price of demo/small", "Bluefin"}},
 		{s.staff, "/admin/outbox", []string{"kim@acme.example", publicURL + "/login/link?t="}},
-	} {
+	}
+}
+
+// Every page of the console over the real domain: it answers, and shows the figures that the domain has.
+func TestEveryPage(t *testing.T) {
+	s := newShop(t)
+	_, err := reconcile.Run(t.Context(), reconcile.Config{DB: s.db, Clock: &hurried{at: now}})
+	s.must(err)
+	s.exec(`INSERT INTO quarantine (id, shard, incarnation, seq, position, reason, payload) VALUES ($1, 0, 'x', 1, 0, 'output count 5000000 is impossible', '')`, ids.New())
+	s.must(s.tenants.RequestLink(t.Context(), "kim@acme.example"))
+	b, err := s.desk.Balance(t.Context(), s.root, s.acme.ID)
+	s.must(err)
+	balance := ui.FormatMoney(b.Available)
+	for _, p := range s.everyPage(balance) {
 		status, body, _ := s.page(p.who, p.path, nil)
 		if status != http.StatusOK {
 			t.Errorf("%s answers %d", p.path, status)
@@ -86,7 +94,7 @@ func TestEveryPage(t *testing.T) {
 			}
 		}
 	}
-	for path, who := range map[string]string{"/admin": s.owner, "/keys/new": s.viewing, "/billing": s.viewing, "/audit": s.viewing, key: s.rival,
+	for path, who := range map[string]string{"/admin": s.owner, "/keys/new": s.viewing, "/billing": s.viewing, "/audit": s.viewing, "/keys/" + ids.Format(ids.Key, s.ci.ID): s.rival,
 		"/requests/" + ids.Format(ids.Request, s.calls[0]): s.rival, "/limits/key/" + ids.Format(ids.Key, s.ci.ID): s.rival} {
 		if status, _, _ := s.page(who, path, nil); status != http.StatusNotFound && status != http.StatusForbidden {
 			t.Errorf("%s answers %d to who may not see it", path, status)
