@@ -56,7 +56,7 @@ func book(ctx context.Context, tx pgx.Tx, now time.Time, finals, progress []*ent
 }
 
 func (p *pass) makeDays(ctx context.Context) error {
-	return p.q.EnsureDays(ctx, daysOf(slices.Concat(p.finals, p.progress), p.now))
+	return p.q.EnsureDaysOfBatch(ctx, daysOf(slices.Concat(p.finals, p.progress), p.now))
 }
 
 // judge prices the finals and drops what cannot be booked.

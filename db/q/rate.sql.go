@@ -229,6 +229,17 @@ func (q *Queries) EnsureDays(ctx context.Context, days []time.Time) error {
 	return err
 }
 
+const ensureDaysOfBatch = `-- name: EnsureDaysOfBatch :exec
+SELECT set_config('random_page_cost', '1.1', true), ensure_day(d) FROM unnest($1::date[]) d
+`
+
+// Also says that pages are in memory: the check of an event's organization is planned once per connection, and by the
+// default costs it would read a table of some hundred organizations whole, for every event.
+func (q *Queries) EnsureDaysOfBatch(ctx context.Context, days []time.Time) error {
+	_, err := q.db.Exec(ctx, ensureDaysOfBatch, days)
+	return err
+}
+
 const epochsToFence = `-- name: EpochsToFence :many
 SELECT id, process, data_lock, goodbye_at, dead_at, log_end, voided_at,
   (clock_timestamp() > greatest(heartbeat_at, voided_at) + (valid_ms + request_max_ms) * interval '1 millisecond')::boolean AS expired,

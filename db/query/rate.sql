@@ -28,6 +28,11 @@ SELECT * FROM log_gaps ORDER BY noticed_at DESC LIMIT sqlc.arg(max_rows);
 -- name: EnsureDays :exec
 SELECT ensure_day(d) FROM unnest(sqlc.arg(days)::date[]) d;
 
+-- name: EnsureDaysOfBatch :exec
+-- Also says that pages are in memory: the check of an event's organization is planned once per connection, and by the
+-- default costs it would read a table of some hundred organizations whole, for every event.
+SELECT set_config('random_page_cost', '1.1', true), ensure_day(d) FROM unnest(sqlc.arg(days)::date[]) d;
+
 -- name: BooksOfOrgs :many
 SELECT org_id, price_book FROM orgs WHERE org_id = ANY(sqlc.arg(orgs)::uuid[]);
 
