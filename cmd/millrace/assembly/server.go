@@ -146,7 +146,7 @@ func (s *Server) startWorker() error {
 	}
 	s.life.run("fence", func(ctx context.Context) error { fencer.Run(ctx); return nil })
 	s.life.run("sweep of sign-ins", s.Tenants.RunSweeps)
-	return nil
+	return s.startReconcile()
 }
 
 func (s *Server) startHub() {

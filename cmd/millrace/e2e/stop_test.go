@@ -75,11 +75,10 @@ func householdOf(t testing.TB, u *trial.Up) (h household) {
 
 func alive(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
-// ended waits until all are gone and gives when the last one was.
-func ended(t testing.TB, pids []int) time.Time {
+// ended waits until all are gone.
+func ended(t testing.TB, pids []int) {
 	t.Helper()
 	eventually(t, "processes end", func() bool { return !slices.ContainsFunc(pids, alive) })
-	return time.Now()
 }
 
 // Ctrl-C ends in order: a running answer comes whole while nobody new is let in, then agents and engines go, then the
@@ -105,12 +104,15 @@ func TestCtrlCEndsInOrder(t *testing.T) {
 	if !got.Whole || got.Usage.Completion != 400 {
 		t.Errorf("the running answer was cut: %v, %d tokens", got.Err, got.Tokens)
 	}
-	agents := make(chan time.Time, 1)
-	go func() { agents <- ended(t, append(h.agents, h.engines...)) }()
-	database := ended(t, h.database)
-	if served := <-agents; served.After(database) {
-		t.Error("the database ended before the agents and their engines")
-	}
+	served := append(h.agents, h.engines...)
+	eventually(t, "agents and engines end", func() bool {
+		gone := !slices.ContainsFunc(served, alive)
+		if !gone && !alive(h.database[0]) {
+			t.Fatal("the database ended before the agents and their engines")
+		}
+		return gone
+	})
+	ended(t, h.database)
 	stopUp(t, u)
 	if code, err := u.Wait(t.Context()); code != 0 || err != nil {
 		t.Errorf("exit code %d, %v\n%s", code, err, u.Said())
