@@ -188,6 +188,7 @@ func TestACapHoldsWithAPausedGateway(t *testing.T) {
 		mine.call(t, http.MethodDelete, "/orgs/"+mine.org+"/caps/key/"+mine.key.ID+"/total", nil, nil)
 		mine.key, mine.secret = made.Key, made.Secret
 		mine.capped(t)
+		time.Sleep(enforced) // the promise: a cap acts on every gateway within this time, not at once
 		n := served(t, mine.rush(3, a.URL), false)
 		if err := a.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)

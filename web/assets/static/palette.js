@@ -4,15 +4,15 @@ const box = document.getElementById("palette");
 async function open() {
   document.querySelector(".side:popover-open")?.hidePopover();
   box.showModal();
+  const input = box.querySelector("input");
+  input.value = ""; // before the list comes: what is typed meanwhile stays
+  input.focus();
   if (!box.querySelector("ul")) {
     const answer = await fetch(box.dataset.from, { headers: { "HX-Request": "true" } });
     if (!answer.ok) return location.reload();
     box.querySelector(".list").innerHTML = await answer.text();
   }
-  const input = box.querySelector("input");
-  input.value = "";
   filter();
-  input.focus();
 }
 
 const shown = () => [...box.querySelectorAll('[role="option"]:not([hidden])')];
