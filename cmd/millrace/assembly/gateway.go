@@ -49,7 +49,7 @@ func (b budgets) Hold(ctx context.Context, p gate.Payer, amount money.Nano) (gat
 // flushed, the money goes back with a goodbye.
 func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 	c := s.cfg
-	log, err := usagelog.Open(ctx, usagelog.Config{Bus: c.Bus, Clock: c.Clock, DiskFree: c.DiskFree})
+	log, err := usagelog.Open(ctx, usagelog.Config{Bus: c.Bus, Clock: c.Clock, DiskFree: c.DiskFree, Metrics: s.metrics})
 	if err != nil {
 		return nil, err
 	}
