@@ -127,6 +127,19 @@ func (l *Log) reopen(ctx context.Context) {
 	l.adopt(info.Incarnation, 0)
 }
 
+// repair opens the store of a server in this process anew, once its disk has room: on a full one it might not come back.
+func (l *Log) repair(ctx context.Context) {
+	if l.cfg.DiskFree == nil {
+		return
+	}
+	if l.checkDisk(); l.diskLow.Load() {
+		return
+	}
+	if err := l.cfg.Bus.Repair(ctx); err != nil {
+		l.cfg.Logger.Error("the usage log's store cannot be opened anew", "err", err)
+	}
+}
+
 // adopt forgets what was acknowledged by another incarnation than this one.
 func (l *Log) adopt(incarnation string, acked uint64) {
 	l.mu.Lock()

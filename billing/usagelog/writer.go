@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,7 @@ const (
 	firstPause   = 5 * time.Millisecond
 	longestPause = time.Second // between two tries
 	callTimeout  = 5 * time.Second
+	repairAfter  = 3        // tries: a store that failed to write once takes nothing more
 	ackQueue     = 64       // late acknowledgements of earlier tries; more are not waited for
 	chunkBytes   = 16 << 10 // what a chunk starts with: a dozen events
 )
@@ -169,6 +171,9 @@ func (w *writer) deliver(ctx context.Context, c *chunk) bool {
 		if try&(try-1) == 0 { // the 1st, 2nd, 4th, 8th …: a log that is away for hours must not fill the disk
 			w.log.cfg.Logger.Warn("the usage log did not take a message: it is sent again", "try", try, "events", c.events, "err", err)
 		}
+		if try >= repairAfter && !errors.Is(err, errLimit) {
+			w.log.repair(ctx)
+		}
 		if errors.Is(err, nats.ErrNoResponders) {
 			w.log.reopen(ctx)
 		}
@@ -203,6 +208,9 @@ func (w *writer) publish(ctx context.Context, reply string, lines []byte) (seq u
 	}
 }
 
+// errLimit says that the stream is as large as it may be.
+var errLimit = errors.New("the stream is full")
+
 // readAck reads JetStream's answer. Without a stream there is nobody to answer, and the server says 503.
 func readAck(m *nats.Msg) (uint64, error) {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
@@ -218,6 +226,9 @@ func readAck(m *nats.Msg) (uint64, error) {
 	}
 	if err := json.Unmarshal(m.Data, &ack); err != nil {
 		return 0, fmt.Errorf("an acknowledgement that cannot be read: %w", err)
+	}
+	if ack.Error != nil && strings.HasPrefix(ack.Error.Description, "maximum ") {
+		return 0, fmt.Errorf("%w: %s", errLimit, ack.Error.Description)
 	}
 	if ack.Error != nil {
 		return 0, fmt.Errorf("refused: %s (%d)", ack.Error.Description, ack.Error.Code)

@@ -41,6 +41,7 @@ type Config struct {
 // Bus is one connection. It is safe for concurrent use.
 type Bus struct {
 	conn   *nats.Conn
+	server *Server // nil: another process's
 	js     jetstream.JetStream
 	closed chan struct{}
 }
@@ -49,7 +50,7 @@ type Bus struct {
 // another stream's slow reader takes a connection of its own: NATS drops messages, and in the end the client, per
 // connection.
 func Connect(ctx context.Context, c Config) (*Bus, error) {
-	b := &Bus{closed: make(chan struct{})}
+	b := &Bus{server: c.Server, closed: make(chan struct{})}
 	timeout := connectTimeout
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, time.Until(deadline))

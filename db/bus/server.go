@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -29,8 +30,13 @@ type EmbeddedConfig struct {
 
 // Server is a NATS server in this process.
 type Server struct {
-	ns    *server.Server
-	token string
+	ns     *server.Server
+	token  string
+	config server.JetStreamConfig // to open the stores with
+
+	repairing sync.Mutex // guards what follows
+	repaired  time.Time
+	stopped   bool
 }
 
 // StartEmbedded starts the server and waits until it accepts connections.
@@ -61,7 +67,9 @@ func StartEmbedded(ctx context.Context, c EmbeddedConfig) (*Server, error) {
 	select {
 	case ok := <-ready:
 		if ok && ns.JetStreamEnabled() {
-			return &Server{ns: ns, token: c.Token}, nil
+			config := *ns.JetStreamConfig()
+			config.StoreDir = c.Dir
+			return &Server{ns: ns, token: c.Token, config: config}, nil
 		}
 		err = errors.New("bus: the embedded server did not start; is its folder writable and does the disk have room?")
 	case <-ctx.Done():
@@ -82,6 +90,9 @@ func (s *Server) URL() string {
 
 // Stop writes out and closes the log and waits for it.
 func (s *Server) Stop() {
+	s.repairing.Lock()
+	s.stopped = true
+	s.repairing.Unlock()
 	s.ns.Shutdown()
 	s.ns.WaitForShutdown()
 }
