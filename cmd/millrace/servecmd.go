@@ -33,8 +33,30 @@ func (f databaseFlags) open(ctx context.Context) (*db.DB, error) {
 	return db.Open(ctx, f.DatabaseURL, db.Options{})
 }
 
+// masterFlags is how a command gets the master key.
+type masterFlags struct {
+	MasterKey     string `help:"Master key (see millrace master-key)." env:"MILLRACE_MASTER_KEY" hidden:""`
+	MasterKeyFile string `help:"File with the master key." type:"path" env:"MILLRACE_MASTER_KEY_FILE"`
+}
+
+func (f masterFlags) master() (*seal.Master, error) {
+	text := f.MasterKey
+	if text == "" && f.MasterKeyFile != "" {
+		b, err := os.ReadFile(f.MasterKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("master key: %w", err)
+		}
+		text = string(b)
+	}
+	if text == "" {
+		return nil, errors.New("no master key: set MILLRACE_MASTER_KEY_FILE or MILLRACE_MASTER_KEY (make one with: millrace master-key)")
+	}
+	return seal.Parse(text)
+}
+
 type serveCmd struct {
 	databaseFlags
+	masterFlags
 	Roles         string        `help:"Roles of this process: all, or a list of gateway, control, hub, worker." default:"all" env:"MILLRACE_ROLES"`
 	NatsURL       string        `help:"NATS with JetStream. Without it this process runs its own, and no second one may use the database." placeholder:"nats://…" env:"NATS_URL"`
 	NatsToken     string        `help:"Token for NATS." env:"NATS_TOKEN"`
@@ -44,8 +66,6 @@ type serveCmd struct {
 	AgentListen   string        `help:"Address that agents dial (TLS)." default:"127.0.0.1:8443" env:"MILLRACE_AGENT_LISTEN"`
 	HubURL        string        `help:"The same as agents reach it." placeholder:"https://…" env:"MILLRACE_HUB_URL"`
 	MetricsListen string        `help:"Address of metrics and profiles; keep it private." default:"127.0.0.1:9090" env:"MILLRACE_METRICS_LISTEN"`
-	MasterKey     string        `help:"Master key (see millrace master-key)." env:"MILLRACE_MASTER_KEY" hidden:""`
-	MasterKeyFile string        `help:"File with the master key." type:"path" env:"MILLRACE_MASTER_KEY_FILE"`
 	CACert        string        `name:"ca-cert" help:"File with the CA's certificate." type:"path" env:"MILLRACE_CA_CERT"`
 	CAKey         string        `name:"ca-key" help:"File with the CA's key." type:"path" env:"MILLRACE_CA_KEY"`
 	ReadyFile     string        `help:"Written once everything serves." placeholder:"FILE" hidden:""`
@@ -175,21 +195,6 @@ func (c *serveCmd) listen(cfg *assembly.Config) (err error) {
 	}
 	cfg.LockDir = filepath.Join(c.Data, "locks")
 	return os.MkdirAll(cfg.LockDir, 0o700)
-}
-
-func (c *serveCmd) master() (*seal.Master, error) {
-	text := c.MasterKey
-	if text == "" && c.MasterKeyFile != "" {
-		b, err := os.ReadFile(c.MasterKeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("master key: %w", err)
-		}
-		text = string(b)
-	}
-	if text == "" {
-		return nil, errors.New("no master key: set MILLRACE_MASTER_KEY_FILE or MILLRACE_MASTER_KEY (make one with: millrace master-key)")
-	}
-	return seal.Parse(text)
 }
 
 func (c *serveCmd) authority() (*pki.CA, error) {

@@ -3,6 +3,8 @@ package e2e
 import (
 	"context"
 	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,13 +78,25 @@ func (in *installation) serve(t *testing.T, args ...string) (p *trial.Process, u
 
 func TestServe(t *testing.T) {
 	in := newInstallation(t)
-	p, url := in.serve(t)
-	if status, body := get(t, url+"/", ""); status != http.StatusOK || !strings.Contains(body, "<html") {
+	p, at := in.serve(t)
+	if status, body := get(t, at+"/", ""); status != http.StatusOK || !strings.Contains(body, "<html") {
 		t.Errorf("console: %d %.200s", status, body)
 	}
-	if status, body := get(t, url+"/v1/models", "mr_live_nobody"); status != http.StatusUnauthorized {
+	if status, body := get(t, at+"/v1/models", "mr_live_nobody"); status != http.StatusUnauthorized {
 		t.Errorf("inference: %d %.200s", status, body)
 	}
+	t.Run("the first operator", func(t *testing.T) {
+		for range 2 { // the second link is for the same operator
+			code, link := command(t, in.env, "operator", "boss@demo.example", "--public-url", at, "--master-key-file", filepath.Join(in.dir, "master.key"))
+			if code != 0 || !strings.HasPrefix(link, at+"/login/link?t=") {
+				t.Fatalf("%d %s", code, link)
+			}
+			signsIn(t, at, strings.TrimSpace(link))
+		}
+		if code, said := command(t, in.env, "operator", "boss@demo.example", "--public-url", at); code != 1 || !strings.Contains(said, "no master key") {
+			t.Errorf("%d %s", code, said)
+		}
+	})
 	t.Run("one that has its own log is alone", func(t *testing.T) {
 		for _, more := range [][]string{nil, {"--nats-url", "nats://127.0.0.1:1"}} {
 			code, said := command(t, in.env, append(in.args[:len(in.args):len(in.args)], more...)...)
@@ -108,6 +122,33 @@ func TestServe(t *testing.T) {
 		}
 	})
 	in.serve(t) // nothing of that has hurt it
+}
+
+// signsIn uses a sign-in link as a person does: the page asks for a click.
+func signsIn(t *testing.T, console, link string) {
+	t.Helper()
+	if status, body := get(t, link, ""); status != http.StatusOK || !strings.Contains(body, "Finish signing in") {
+		t.Fatalf("%d %.500s", status, body)
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, token, _ := strings.Cut(link, "?t=")
+	browser := &http.Client{Jar: jar}
+	resp, err := browser.PostForm(console+"/login/link", url.Values{"t": {token}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if page := resp.Request.URL.Path; resp.StatusCode != http.StatusOK || !strings.HasPrefix(page, "/admin") {
+		t.Errorf("signed in to %s: %s", page, resp.Status)
+	}
+	if again, err := browser.PostForm(console+"/login/link", url.Values{"t": {token}}); err != nil || again.StatusCode < 400 {
+		t.Errorf("the link works twice: %v", err)
+	} else {
+		again.Body.Close()
+	}
 }
 
 func TestServeSaysWhatIsMissing(t *testing.T) {
