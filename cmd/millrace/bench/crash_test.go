@@ -31,14 +31,18 @@ func pick(usual, long int) int {
 	return usual
 }
 
-func TestKillsOfUpUnderLoad(t *testing.T) {
-	if err := Crash(t.Context(), CrashConfig{Binary: binary(t), UpKills: pick(10, 200), Out: t.Output()}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestKillsOfGatewaysUnderLoad(t *testing.T) {
-	if err := Crash(t.Context(), CrashConfig{Binary: binary(t), GatewayKills: pick(50, 10_000), Out: t.Output()}); err != nil {
-		t.Fatal(err)
+// After every kill the books agree with what each client was told.
+func TestBooksAgreeAfterKills(t *testing.T) {
+	program := binary(t)
+	for name, c := range map[string]CrashConfig{
+		"of everything":    {UpKills: pick(10, 200)},
+		"of gateways only": {GatewayKills: pick(50, 10_000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.Binary, c.Out = program, t.Output()
+			if err := Crash(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }
