@@ -50,6 +50,7 @@ func TestEveryPageInABrowser(t *testing.T) {
 		t.Run(p.Name, func(t *testing.T) {
 			b.t = t
 			site := Start(t, p.State)
+			leaveAfter(t, b)
 			for _, w := range []Width{Desktop, Phone} {
 				b.Look(w, false)
 				open(b, site, p)
