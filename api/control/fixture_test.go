@@ -16,6 +16,7 @@ import (
 	"millrace/billing/credit"
 	"millrace/billing/ledger"
 	"millrace/billing/price"
+	"millrace/billing/report"
 	"millrace/db"
 	"millrace/db/dbtest"
 	"millrace/internal/clock"
@@ -171,6 +172,18 @@ func (fakeBooks) Usage(_ context.Context, _ tenants.Actor, q UsageQuery) ([]Usag
 func (fakeBooks) Request(_ context.Context, _ tenants.Actor, org, id ids.ID) (RequestInfo, error) {
 	return RequestInfo{Event: usage.Event{ID: id, Org: org, StartedMS: 1, EndedMS: 2, Ending: usage.Complete}, Model: "m", Charged: 7}, nil
 }
+
+func (fakeBooks) Quarantine(context.Context, tenants.Actor, ids.ID, int) ([]report.Quarantined, error) {
+	return []report.Quarantined{{ID: ids.New(), Reason: "not an event", Logged: []byte("garbage")}}, nil
+}
+
+func (fakeBooks) Quarantined(_ context.Context, _ tenants.Actor, id ids.ID) (report.Quarantined, error) {
+	return report.Quarantined{ID: id, Decided: &report.Decided{Decision: "dismissed", By: "token:test"}}, nil
+}
+
+func (fakeBooks) Redrive(context.Context, tenants.Actor, ids.ID) error { return nil }
+
+func (fakeBooks) Dismiss(context.Context, tenants.Actor, ids.ID, string) error { return nil }
 
 func (fakeBooks) Statement(_ context.Context, _ tenants.Actor, _ ids.ID, from, to time.Time) (*ledger.AccountStatement, error) {
 	return &ledger.AccountStatement{From: from, To: to, Opening: map[ledger.Account]money.Nano{ledger.PrepaidPaid: -5},

@@ -8,6 +8,7 @@ import (
 	"millrace/billing/credit"
 	"millrace/billing/ledger"
 	"millrace/billing/price"
+	"millrace/billing/report"
 	"millrace/internal/ids"
 	"millrace/internal/money"
 	"millrace/internal/usage"
@@ -117,8 +118,15 @@ type UnitState struct {
 type Books interface {
 	// Usage reads rollups. Rows without usage may be missing.
 	Usage(ctx context.Context, by tenants.Actor, q UsageQuery) ([]UsageCell, error)
-	// Request is one rated request.
+	// Request is one request that was rated or set aside.
 	Request(ctx context.Context, by tenants.Actor, org, id ids.ID) (RequestInfo, error)
+	// Quarantine is a page of the events that wait for a decision, newest first; before is the last of the page before.
+	Quarantine(ctx context.Context, by tenants.Actor, before ids.ID, limit int) ([]report.Quarantined, error)
+	// Quarantined is one of them, also when it was decided about.
+	Quarantined(ctx context.Context, by tenants.Actor, id ids.ID) (report.Quarantined, error)
+	// Redrive books one after all, Dismiss decides that it is never charged. Both are made once.
+	Redrive(ctx context.Context, by tenants.Actor, id ids.ID) error
+	Dismiss(ctx context.Context, by tenants.Actor, id ids.ID, why string) error
 	// Statement is the organization's ledger over [from, to).
 	Statement(ctx context.Context, by tenants.Actor, org ids.ID, from, to time.Time) (*ledger.AccountStatement, error)
 }
@@ -153,7 +161,8 @@ type RequestInfo struct {
 	Overrun  money.Nano
 	Saved    money.Nano // by cached tokens, against the input price
 	Repriced bool
-	Txn      ids.ID // the ledger transaction; ids.Nil = nothing was charged
+	Txn      ids.ID              // the ledger transaction; ids.Nil = nothing was charged
+	Aside    *report.Quarantined // it is in quarantine; nil = it is not
 }
 
 // System is the installation itself.

@@ -31,6 +31,7 @@ type Request struct {
 	Saved         Amount        `json:"saved"`
 	TxnID         string        `json:"txn_id,omitempty"`
 	Attempts      []Attempt     `json:"attempts"`
+	Quarantine    *Quarantined  `json:"quarantine,omitempty"`
 }
 
 // Attempt is one try at a unit; the last one answered.
@@ -61,6 +62,10 @@ func (a *api) getRequest(c *call, _ none) (Request, error) {
 	if e.FirstTokenMS != 0 {
 		at := milli(e.FirstTokenMS)
 		out.FirstTokenAt = &at
+	}
+	if r.Aside != nil {
+		aside := quarantinedOf(*r.Aside)
+		out.Quarantine = &aside
 	}
 	for i, t := range e.Attempts {
 		out.Attempts[i] = Attempt{ID: ids.Format(attemptPrefix, t.ID), UnitID: format(ids.Unit, t.Unit), Note: t.Note}

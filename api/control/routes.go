@@ -48,6 +48,11 @@ func (a *api) routes() []route {
 		get("/orgs/{org}/requests/{request}", "getRequest", a.getRequest),
 		get("/orgs/{org}/ledger", "getLedger", a.getLedger),
 
+		get("/quarantine", "listQuarantine", a.listQuarantine),
+		get("/quarantine/{event}", "getQuarantined", a.getQuarantined),
+		act("PUT", "/quarantine/{event}/booking", "redriveQuarantined", http.StatusOK, a.redrive),
+		send("PUT", "/quarantine/{event}/dismissal", "dismissQuarantined", http.StatusOK, a.dismiss),
+
 		get("/models", "listModels", a.listModels),
 		send("POST", "/models", "createModel", http.StatusCreated, a.createModel),
 		get("/models/{model}/prices", "listPrices", a.listPrices),

@@ -219,12 +219,12 @@ func TestAStreamThatCannotBeClosedIsDecidedByAPerson(t *testing.T) {
 	w.silent(epoch, longest+time.Second)
 	w.fenced(w.fencer(), epoch)
 	w.want("SELECT count(*) FROM usage_events", 0, "SELECT count(*) FROM stream_progress", 0)
-	waiting, err := rate.Quarantine(t.Context(), w.db)
-	if err != nil || len(waiting) != 1 {
-		t.Fatalf("%+v, %v", waiting, err)
+	waiting := w.waiting()
+	if len(waiting) != 1 {
+		t.Fatalf("%+v", waiting)
 	}
 	w.exec("UPDATE models SET context_tokens = 100000, max_output_tokens = 100000")
-	if err := rate.Redrive(t.Context(), w.db, clock.System, waiting[0].ID, "ann"); err != nil {
+	if err := w.desk().Redrive(t.Context(), ann, waiting[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	w.want("SELECT count(*) FROM usage_events WHERE ending = 'gateway_died' AND output_tokens = 5000", 1, "SELECT count(*) FROM stream_progress", 0,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -14,91 +13,115 @@ import (
 	"millrace/internal/clock"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
+	"millrace/tenants"
+	"millrace/tenants/audit"
 )
 
-// Quarantined is an event that could not be booked and waits for a person.
-type Quarantined struct {
-	ID        ids.ID
-	Org       ids.ID // ids.Nil when not even that could be read
-	Reason    string
-	Payload   []byte // the event as it was written, at most 64 KiB of it
-	CreatedAt time.Time
+// Decision is what became of an event in quarantine.
+type Decision string
+
+// The decisions. There is no way back from either.
+const (
+	Booked    Decision = "booked"    // charged after all
+	Dismissed Decision = "dismissed" // never charged
+)
+
+// Desk is where operators decide about events in quarantine. It is safe for concurrent use.
+type Desk struct {
+	db    *db.DB
+	clock clock.Clock
 }
 
-// MaxListed bounds a list of Quarantine.
-const MaxListed = 500
+// NewDesk makes a desk.
+func NewDesk(d *db.DB, c clock.Clock) *Desk { return &Desk{db: d, clock: c} }
 
-// Quarantine lists what waits, oldest first.
-func Quarantine(ctx context.Context, d *db.DB) (waiting []Quarantined, err error) {
-	err = d.InTx(ctx, db.System().ReadOnly(), func(tx pgx.Tx) error {
-		rows, err := q.New(tx).OpenQuarantine(ctx, MaxListed)
-		waiting = make([]Quarantined, len(rows))
-		for i, r := range rows {
-			waiting[i] = Quarantined{ID: r.ID, Reason: r.Reason, Payload: r.Payload, CreatedAt: r.CreatedAt}
-			if r.OrgID != nil {
-				waiting[i].Org = *r.OrgID
-			}
-		}
-		return err
-	})
-	return waiting, err
-}
-
-// Redrive books a quarantined event after all: its model exists now, or its context was corrected. An event that still
-// cannot be booked is a fault of kind Conflict, and stays. by is who decided.
-func Redrive(ctx context.Context, d *db.DB, c clock.Clock, id ids.ID, by string) error {
-	return d.InTx(ctx, db.System(), func(tx pgx.Tx) error {
-		row, err := lockOpen(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		e := readEntry(row.Payload, uint64(row.Seq), int(row.Position), c.Now())
+// Redrive books a quarantined event after all: its model exists now, or its context was corrected. Operators only. An event
+// that still cannot be booked is a fault of kind Conflict, and stays. One that was booked this way is left as it is, so a
+// repeated request is harmless; one that was dismissed is a Conflict.
+func (d *Desk) Redrive(ctx context.Context, by tenants.Actor, id ids.ID) error {
+	return d.decide(ctx, by, id, Booked, "", func(tx pgx.Tx, row q.Quarantine) error {
+		e := readEntry(row.Payload, uint64(row.Seq), int(row.Position), d.clock.Now())
 		if e.ev.Progress > 0 {
-			return fault.New(fault.Conflict, "It only tells of a stream that was running: there is nothing to book. Dismiss it.")
+			return fault.New(fault.Conflict, "It only tells of a stream that was running: there is nothing to book. Dismiss it.").WithCode("not_bookable")
 		}
-		w := &work{from: source{row.Incarnation, int(row.Shard)}, now: c.Now(), at: func(string) error { return nil }}
+		w := &work{from: source{row.Incarnation, int(row.Shard)}, now: d.clock.Now(), at: func(string) error { return nil }}
 		booked, err := w.settle(ctx, tx, []*entry{e})
 		switch {
 		case err != nil:
 			return err
 		case e.reason != "":
-			return fault.New(fault.Conflict, "It still cannot be booked: %s.", strings.TrimSuffix(e.reason, "."))
+			return fault.New(fault.Conflict, "It still cannot be booked: %s.", strings.TrimSuffix(plain(e.reason), ".")).WithCode("not_bookable")
 		case len(booked) == 0:
-			return fault.New(fault.Conflict, "This request is in the books already. Dismiss the event.")
+			return fault.New(fault.Conflict, "This request is in the books already. Dismiss the event.").WithCode("not_bookable")
 		}
-		return resolve(ctx, tx, id, "booked by "+by)
+		return nil
 	})
 }
 
-// Dismiss decides that a quarantined event is never charged.
-func Dismiss(ctx context.Context, d *db.DB, id ids.ID, by, why string) error {
-	if strings.TrimSpace(why) == "" {
-		return fault.New(fault.Invalid, "Say why it is dismissed.").WithParam("reason")
+// Dismiss decides that a quarantined event is never charged, and why. Operators only. One that was dismissed before keeps its
+// first reason; one that was booked is a Conflict.
+func (d *Desk) Dismiss(ctx context.Context, by tenants.Actor, id ids.ID, why string) error {
+	if err := by.RequireOperator(); err != nil {
+		return err
 	}
-	return d.InTx(ctx, db.System(), func(tx pgx.Tx) error {
-		if _, err := lockOpen(ctx, tx, id); err != nil {
+	if why = strings.TrimSpace(why); why == "" || len(why) > maxReason {
+		return fault.New(fault.Invalid, "Say why it is dismissed, in at most %d bytes.", maxReason).WithParam("reason")
+	}
+	return d.decide(ctx, by, id, Dismissed, why, func(pgx.Tx, q.Quarantine) error { return nil })
+}
+
+// decide makes a decision once: what it means, the decision and its audit entry, in one transaction.
+func (d *Desk) decide(ctx context.Context, by tenants.Actor, id ids.ID, what Decision, why string, do func(tx pgx.Tx, row q.Quarantine) error) error {
+	if err := by.RequireOperator(); err != nil {
+		return err
+	}
+	return d.db.InTx(ctx, db.System(), func(tx pgx.Tx) error {
+		row, err := q.New(tx).LockQuarantined(ctx, id)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return fault.New(fault.NotFound, "There is no such event in quarantine.").WithCode("not_found")
+		case err != nil:
+			return fmt.Errorf("rate: lock a quarantined event: %w", err)
+		case row.Decision != nil && *row.Decision == string(what):
+			return nil
+		case row.Decision != nil:
+			return fault.New(fault.Conflict, "This event was %s already.", *row.Decision).WithCode("decided_already")
+		}
+		if err := do(tx, row); err != nil {
 			return err
 		}
-		return resolve(ctx, tx, id, "dismissed by "+by+": "+why)
+		if err := decide(ctx, tx, id, what, by, why); err != nil {
+			return err
+		}
+		return audit.Append(ctx, tx, by, audit.Change{Action: actions[what], Target: ids.Format(ids.Aside, id), At: d.clock.Now().UTC(), After: verdict(row, why)})
 	})
 }
 
-func lockOpen(ctx context.Context, tx pgx.Tx, id ids.ID) (q.Quarantine, error) {
-	row, err := q.New(tx).LockQuarantined(ctx, id)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return row, fault.New(fault.NotFound, "There is no such event in quarantine.")
-	case err != nil:
-		return row, fmt.Errorf("rate: lock a quarantined event: %w", err)
-	case row.ResolvedAt != nil:
-		return row, fault.New(fault.Conflict, "This event is decided already.")
-	}
-	return row, nil
+// actions are the decisions in the audit log. The entries are the operator's own: customers do not see them.
+var actions = map[Decision]string{Booked: "quarantine.redrive", Dismissed: "quarantine.dismiss"}
+
+// Verdict is a decision as the audit log keeps it.
+type Verdict struct {
+	Request string `json:"request,omitempty"` // formatted, like Org
+	Org     string `json:"org,omitempty"`
+	Cause   string `json:"cause"` // why the event was set aside
+	Reason  string `json:"reason,omitempty"`
 }
 
-func resolve(ctx context.Context, tx pgx.Tx, id ids.ID, how string) error {
-	how = clip(how, maxReason)
-	if err := q.New(tx).ResolveQuarantined(ctx, q.ResolveQuarantinedParams{ID: id, Resolution: &how}); err != nil {
+func verdict(row q.Quarantine, why string) Verdict {
+	v := Verdict{Cause: row.Reason, Reason: why}
+	if row.EventID != nil {
+		v.Request = ids.Format(ids.Request, *row.EventID)
+	}
+	if row.OrgID != nil {
+		v.Org = ids.Format(ids.Org, *row.OrgID)
+	}
+	return v
+}
+
+func decide(ctx context.Context, tx pgx.Tx, id ids.ID, what Decision, by tenants.Actor, why string) error {
+	err := q.New(tx).ResolveQuarantined(ctx, q.ResolveQuarantinedParams{ID: id, Decision: string(what), DecidedBy: by.Name(), Resolution: why})
+	if err != nil {
 		return fmt.Errorf("rate: resolve a quarantined event: %w", err)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,6 +13,7 @@ import (
 	"millrace/db/q"
 	"millrace/internal/ids"
 	"millrace/internal/usage"
+	"millrace/tenants"
 )
 
 // errRace means that another transaction booked the same events meanwhile: begin anew.
@@ -42,7 +44,7 @@ func (w *work) settle(ctx context.Context, tx pgx.Tx, entries []*entry) (booked 
 		if e.reason == "" {
 			continue
 		}
-		if err := w.quarantine(ctx, tx, e, ""); err != nil {
+		if _, err := w.quarantine(ctx, tx, e); err != nil {
 			return nil, err
 		}
 		if e.ev.Progress == 0 {
@@ -152,28 +154,38 @@ func (w *work) unknown(ctx context.Context, tx pgx.Tx, finals []*entry) ([]*entr
 		}
 		late := *e
 		late.reason = "its end arrived after it was closed as gateway_died"
-		if err := w.quarantine(ctx, tx, &late, "dismissed: the customer pays the last progress, the rest is the operator's"); err != nil {
+		id, err := w.quarantine(ctx, tx, &late)
+		if err != nil {
+			return nil, err
+		}
+		if err := decide(ctx, tx, id, Dismissed, tenants.System(), "the customer pays the last progress, the rest is the operator's"); err != nil {
 			return nil, err
 		}
 	}
 	return fresh, nil
 }
 
-// quarantine puts an entry aside. resolution "" leaves it for a person to decide.
-func (w *work) quarantine(ctx context.Context, tx pgx.Tx, e *entry, resolution string) error {
+// quarantine puts an entry aside, as it was logged, for a person to decide.
+func (w *work) quarantine(ctx context.Context, tx pgx.Tx, e *entry) (ids.ID, error) {
 	row := q.InsertQuarantineParams{ID: ids.New(), Shard: int32(w.from.shard), Incarnation: w.from.incarnation,
-		Seq: int64(e.seq), Position: int32(e.position), Reason: clip(e.reason, maxReason), Payload: e.line, Resolution: resolution}
+		Seq: int64(e.seq), Position: int32(e.position), Reason: clip(plain(e.reason), maxReason), Payload: e.line}
 	if len(row.Payload) > maxQuarantined {
 		row.Payload = row.Payload[:maxQuarantined]
 	}
 	if e.ev.Org != ids.Nil {
 		row.OrgID = &e.ev.Org
 	}
-	if _, err := q.New(tx).InsertQuarantine(ctx, row); err != nil {
-		return fmt.Errorf("rate: quarantine: %w", err)
+	if e.ev.ID != ids.Nil {
+		row.EventID = &e.ev.ID
 	}
-	return nil
+	if _, err := q.New(tx).InsertQuarantine(ctx, row); err != nil {
+		return ids.Nil, fmt.Errorf("rate: quarantine: %w", err)
+	}
+	return row.ID, nil
 }
+
+// plain is a reason without the package that found it: people read it.
+func plain(reason string) string { return strings.TrimPrefix(reason, "usage: ") }
 
 // maxReason bounds the text of a reason, in bytes.
 const maxReason = 500

@@ -17,10 +17,12 @@ import (
 	"millrace/db"
 	"millrace/db/bus"
 	"millrace/db/dbtest"
+	"millrace/db/q"
 	"millrace/internal/clock"
 	"millrace/internal/ids"
 	"millrace/internal/money"
 	"millrace/internal/usage"
+	"millrace/tenants"
 )
 
 const patience = 60 * time.Second // a bound for what should take milliseconds
@@ -260,6 +262,27 @@ func (w *world) await(happened <-chan struct{}) {
 	case <-time.After(patience):
 		w.t.Fatal("it never happened")
 	}
+}
+
+// ann may decide about what was set aside.
+var ann = tenants.Actor{Operator: true, Token: "ann"}
+
+func (w *world) desk() *rate.Desk { return rate.NewDesk(w.db, clock.System) }
+
+// waiting gives the events in quarantine that nobody decided about, oldest first.
+func (w *world) waiting() (list []q.Quarantine) {
+	w.t.Helper()
+	err := w.db.InTx(w.t.Context(), db.System(), func(tx pgx.Tx) error {
+		rows, err := tx.Query(w.t.Context(), "SELECT * FROM quarantine WHERE resolved_at IS NULL ORDER BY id")
+		if err == nil {
+			list, err = pgx.CollectRows(rows, pgx.RowToStructByName[q.Quarantine])
+		}
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return list
 }
 
 // sound checks what must hold at any time, whatever happened.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -34,17 +33,6 @@ type Overrun struct {
 	Amount  money.Nano
 	At      time.Time
 	Ending  usage.Ending
-}
-
-// Quarantined is an event that was put aside and not charged.
-type Quarantined struct {
-	ID      ids.ID
-	Org     ids.ID // ids.Nil when the event does not even tell
-	OrgName string // may be empty, like Model
-	Model   string
-	Reason  string
-	Event   usage.Event // what of it can be read
-	At      time.Time
 }
 
 // Attention is what the operator must look at.
@@ -144,35 +132,6 @@ func (s *Service) Overruns(ctx context.Context, by tenants.Actor, since time.Tim
 		out = make([]Overrun, len(rows))
 		for i, x := range rows {
 			out[i] = Overrun{Request: x.ID, Org: x.OrgID, OrgName: x.OrgName, Amount: money.Nano(x.OverrunNano), At: x.EndedAt, Ending: usage.Ending(x.Ending)}
-		}
-		return err
-	})
-	return out, err
-}
-
-// Quarantine lists unresolved events, newest first; before is the last row of the page before, ids.Nil for the first.
-func (s *Service) Quarantine(ctx context.Context, by tenants.Actor, before ids.ID, limit int) (out []Quarantined, err error) {
-	if before == ids.Nil {
-		before = newest
-	}
-	err = s.read(ctx, by, ids.Nil, func(r *q.Queries) error {
-		rows, err := r.ReportQuarantine(ctx, q.ReportQuarantineParams{BeforeID: before, MaxRows: int32(min(limit, MaxRows))})
-		if err != nil {
-			return err
-		}
-		out = make([]Quarantined, len(rows))
-		var named []Cell
-		for i, x := range rows {
-			out[i] = Quarantined{ID: x.ID, Reason: x.Reason, At: x.CreatedAt}
-			_ = json.Unmarshal(x.Payload, &out[i].Event) // may be garbage: that is why it is here
-			if x.OrgID != nil {
-				out[i].Org = *x.OrgID
-			}
-			named = append(named, Cell{Group: out[i].Org}, Cell{Group: out[i].Event.Model})
-		}
-		names, err := labels(ctx, r, named)
-		for i := range out {
-			out[i].OrgName, out[i].Model = names[out[i].Org].Label, names[out[i].Event.Model].Label
 		}
 		return err
 	})

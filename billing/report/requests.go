@@ -10,7 +10,6 @@ import (
 	"millrace/billing/price"
 	"millrace/db"
 	"millrace/db/q"
-	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/money"
 	"millrace/internal/usage"
@@ -26,7 +25,10 @@ type Request struct {
 	Saved               money.Nano
 	Repriced            bool
 	Txn                 ids.ID // the ledger transaction; ids.Nil = nothing was charged
-	PutAside            string // why it was put into quarantine and not charged; "" = it was not
+
+	// Of a request in quarantine, which was not charged: its ending is usage.Quarantined.
+	PutAside    string       // says so to whoever asks; "" = it is not there
+	Quarantined *Quarantined // why, for operators; nil for everybody else
 }
 
 // Filter narrows a list of requests.
@@ -99,7 +101,7 @@ func requestIDs(ctx context.Context, r *q.Queries, org ids.ID, f Filter) (p q.Re
 	return p, err
 }
 
-// Request is one request, with the prices it was charged by. One that was put aside is told with PutAside.
+// Request is one request, with the prices it was charged by. One in quarantine is told with PutAside.
 // Errors: fault.NotFound, also for a request that is not rated yet.
 func (s *Service) Request(ctx context.Context, by tenants.Actor, org, id ids.ID) (out Request, v price.Version, err error) {
 	if err := by.Require(tenants.UsageRead, org); err != nil {
@@ -118,35 +120,7 @@ func (s *Service) Request(ctx context.Context, by tenants.Actor, org, id ids.ID)
 	if err != nil || found {
 		return out, v, err
 	}
-	return s.putAside(ctx, org, id)
-}
-
-// putAside looks for a request in quarantine. The caller has checked who asks.
-func (s *Service) putAside(ctx context.Context, org, id ids.ID) (out Request, v price.Version, err error) {
-	err = s.db.InTx(ctx, db.System().ReadOnly(), func(tx pgx.Tx) error {
-		rows, err := q.New(tx).ReportPutAside(ctx, q.ReportPutAsideParams{Org: org, MaxRows: MaxRows})
-		if err != nil {
-			return err
-		}
-		for _, row := range rows {
-			var e usage.Event
-			if json.Unmarshal(row.Payload, &e) != nil || e.ID != id {
-				continue // garbage is why it is there
-			}
-			out = Request{Event: e, PutAside: row.Reason}
-			names, err := labels(ctx, q.New(tx), []Cell{{Group: e.Model}})
-			out.Model = names[e.Model].Label
-			if err != nil {
-				return err
-			}
-			if v, err = price.ByID(ctx, tx, e.PriceVersion); fault.Is(err, fault.NotFound) {
-				err = nil // it may name a version that never was
-			}
-			return err
-		}
-		return fault.New(fault.NotFound, "There is no such request, or it has not been rated yet (that takes a second).").WithCode("not_found")
-	})
-	return out, v, err
+	return s.quarantinedRequest(ctx, by, org, id)
 }
 
 func requestOf(r q.ReportRequestsRow) Request {

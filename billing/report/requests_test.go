@@ -1,9 +1,9 @@
 package report_test
 
 import (
-	"encoding/json"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,32 +99,71 @@ func TestARequestIsExplained(t *testing.T) {
 	}
 }
 
-// What was put aside is told to the customer who made it, and to nobody else.
+// aside puts an event into quarantine, as the rater does.
+func (w *world) aside(e usage.Event, seq int) ids.ID {
+	w.t.Helper()
+	text, err := e.AppendJSON(nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	id := ids.New()
+	w.exec("INSERT INTO quarantine (id, org_id, event_id, shard, incarnation, seq, position, reason, payload) VALUES ($1, $2, $3, 0, 'x', $4, 0, 'output count 5000000 is impossible', $5)", id, e.Org, e.ID, seq, text)
+	return id
+}
+
+// What was set aside is told to the customer who made it without the reason, to operators with it, and to nobody else.
 func TestARequestInQuarantine(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.customer("Acme", 1, 0), w.customer("Bluefin", 1, 0)
 	model := w.model("m/one")
 	version := w.version(model, usage.Prices{usage.Input: 500})
-	e := usage.Event{ID: idAt(now), Org: a.id, Model: model, PriceVersion: version, Usage: usage.Vector{usage.Output: 5_000_000}}
-	put := func(org *ids.ID, payload []byte, seq int) ids.ID {
-		id := ids.New()
-		w.exec("INSERT INTO quarantine (id, org_id, shard, incarnation, seq, position, reason, payload) VALUES ($1, $2, 0, 'x', $3, 0, 'output count 5000000 is impossible', $4)", id, org, seq, payload)
-		return id
+	e := usage.Event{ID: idAt(now), Org: a.id, Key: a.keys[0], Model: model, PriceVersion: version, Usage: usage.Vector{usage.Output: 5_000_000},
+		Raw: []byte(`{"completion_tokens":5000000}`), Ending: usage.Complete, Status: 200, StartedMS: 1000, EndedMS: 3000}
+	id := w.aside(e, 1)
+	told := func(when string) {
+		t.Helper()
+		r, v, err := w.Request(t.Context(), a.member, a.id, e.ID)
+		if err != nil || r.PutAside == "" || strings.Contains(r.PutAside, "impossible") || r.Quarantined != nil || r.Event.Raw != nil || r.Event.Usage != (usage.Vector{}) ||
+			r.Event.Ending != usage.Quarantined || r.Model != "m/one" || r.Charged != 0 || v.ID != version || r.Event.StartedMS != 1000 {
+			t.Errorf("%s, to the customer: %+v, version %v, error %v", when, r, v.ID, err)
+		}
+		r, _, err = w.Request(t.Context(), w.root, a.id, e.ID)
+		if err != nil || r.Quarantined == nil || r.Quarantined.ID != id || r.Quarantined.Reason != "output count 5000000 is impossible" || string(r.Quarantined.Event.Raw) != string(e.Raw) ||
+			r.Quarantined.Event.Ending != usage.Complete || r.Quarantined.Event.Usage != e.Usage {
+			t.Errorf("%s, to the operator: %+v, error %v", when, r, err)
+		}
+		if _, _, err := w.Request(t.Context(), b.member, b.id, e.ID); !fault.Is(err, fault.NotFound) {
+			t.Errorf("%s, another customer sees it: %v", when, err)
+		}
+		if _, _, err := w.Request(t.Context(), b.member, a.id, e.ID); !fault.Is(err, fault.NotFound) {
+			t.Errorf("%s, another customer sees it in its owner's place: %v", when, err)
+		}
 	}
-	text, err := json.Marshal(e)
-	if err != nil {
-		t.Fatal(err)
+	told("waiting")
+	w.exec("UPDATE quarantine SET resolved_at = now(), decision = 'dismissed', decided_by = 'token:ann', resolution = 'a miscount'")
+	told("dismissed")
+	x, err := w.Quarantined(t.Context(), w.root, id)
+	if err != nil || x.Decided == nil || x.Decided.Decision != "dismissed" || x.Decided.By != "token:ann" || x.Decided.Why != "a miscount" || x.OrgName != "Acme" || x.Model != "m/one" || x.Key == "" {
+		t.Errorf("%+v, error %v", x, err)
 	}
-	first := put(nil, []byte("garbage"), 1)
-	put(&a.id, []byte("{"), 2)
-	last := put(&a.id, text, 3)
-	r, v, err := w.Request(t.Context(), a.member, a.id, e.ID)
-	if err != nil || r.PutAside != "output count 5000000 is impossible" || r.Model != "m/one" || r.Charged != 0 || v.ID != version {
-		t.Errorf("request %+v, version %v, error %v", r, v.ID, err)
+	if _, err := w.Quarantined(t.Context(), w.root, ids.New()); !fault.Is(err, fault.NotFound) {
+		t.Errorf("an unknown event: %v", err)
 	}
-	if _, _, err := w.Request(t.Context(), b.member, b.id, e.ID); !fault.Is(err, fault.NotFound) {
-		t.Errorf("another customer sees it: %v", err)
+	if _, err := w.Quarantined(t.Context(), a.member, id); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("a customer reads the operator's list: %v", err)
 	}
+}
+
+func TestTheListOfQuarantine(t *testing.T) {
+	w := newWorld(t)
+	a := w.customer("Acme", 1, 0)
+	model := w.model("m/one")
+	first := ids.New()
+	w.exec("INSERT INTO quarantine (id, shard, incarnation, seq, position, reason, payload) VALUES ($1, 0, 'x', 1, 0, 'not an event', 'garbage')", first)
+	w.exec("UPDATE quarantine SET resolved_at = now(), decision = 'dismissed', decided_by = 'system' WHERE id = $1", w.aside(usage.Event{ID: idAt(now), Org: a.id, Model: model}, 2))
+	w.aside(usage.Event{ID: idAt(now), Org: a.id, Model: model}, 3)
+	e := usage.Event{ID: idAt(now), Org: a.id, Model: model}
+	last := w.aside(e, 4)
 	var seen []report.Quarantined
 	for before := ids.Nil; ; {
 		page, err := w.Quarantine(t.Context(), w.root, before, 1)

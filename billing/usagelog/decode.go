@@ -62,6 +62,9 @@ func (s *scan) event(e *usage.Event) {
 	if s.skip(`,"raw":`) {
 		e.Raw = s.object()
 	}
+	if s.skip(`,"doubt":`) {
+		e.Doubt = s.text()
+	}
 	s.ending(e)
 }
 

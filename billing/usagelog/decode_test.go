@@ -17,7 +17,7 @@ func variants() []*usage.Event {
 	plain.Raw, plain.Attempts, plain.Streamed = nil, nil, false
 	full.Progress, full.Estimated, full.FirstTokenMS = 7, true, 1764500001000
 	full.Attempts = append(full.Attempts, usage.Attempt{ID: ids.New(), Unit: ids.New(), Note: "engine refused"})
-	full.Raw = json.RawMessage(`{"a":[{"b":"}\"]"}],"c":{}}`)
+	full.Raw, full.Doubt = json.RawMessage(`{"a":[{"b":"}\"]"}],"c":{}}`), "usage count -5 is impossible"
 	odd.Attempts[0].Note, odd.Dialect = "naïve \"quote\"\n<&>", ""
 	odd.Budgets, odd.Usage[usage.Input], odd.Charge = nil, -5, -1
 	return []*usage.Event{event(orgOf(0)), plain, full, odd}

@@ -50,7 +50,7 @@ func (q *Queries) CatalogueModels(ctx context.Context) ([]Model, error) {
 
 const catalogueUnits = `-- name: CatalogueUnits :many
 SELECT u.id, u.name, u.model_id, u.engine, u.host_id, u.upstream_model, u.base_url, u.sealed_key, u.created_at,
-       COALESCE(h.data_url, '') AS data_url
+       COALESCE(h.data_url, '') AS data_url, COALESCE(h.joined_at, 'epoch')::timestamptz AS joined_at
 FROM units u
 LEFT JOIN hosts h ON h.id = u.host_id
 WHERE u.removed_at IS NULL AND u.wanted = 'serving' AND (u.host_id IS NULL OR h.removed_at IS NULL AND h.data_url <> '')
@@ -68,6 +68,7 @@ type CatalogueUnitsRow struct {
 	SealedKey     []byte
 	CreatedAt     time.Time
 	DataUrl       string
+	JoinedAt      time.Time
 }
 
 // Units that may get requests: attached ones, and placed ones whose host says where its agent is.
@@ -91,6 +92,7 @@ func (q *Queries) CatalogueUnits(ctx context.Context) ([]CatalogueUnitsRow, erro
 			&i.SealedKey,
 			&i.CreatedAt,
 			&i.DataUrl,
+			&i.JoinedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -299,6 +299,9 @@ type Quarantine struct {
 	CreatedAt   time.Time
 	ResolvedAt  *time.Time
 	Resolution  *string
+	EventID     *ids.ID
+	Decision    *string
+	DecidedBy   *string
 }
 
 type RaterOffset struct {

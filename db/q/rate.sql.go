@@ -368,21 +368,20 @@ func (q *Queries) InsertLostEpochs(ctx context.Context, argIds []ids.ID) error {
 }
 
 const insertQuarantine = `-- name: InsertQuarantine :execrows
-INSERT INTO quarantine (id, org_id, shard, incarnation, seq, position, reason, payload, resolved_at, resolution)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, CASE WHEN $9::text = '' THEN NULL ELSE clock_timestamp() END, NULLIF($9::text, ''))
+INSERT INTO quarantine (id, org_id, event_id, shard, incarnation, seq, position, reason, payload) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (incarnation, shard, seq, position) DO NOTHING
 `
 
 type InsertQuarantineParams struct {
 	ID          ids.ID
 	OrgID       *ids.ID
+	EventID     *ids.ID
 	Shard       int32
 	Incarnation string
 	Seq         int64
 	Position    int32
 	Reason      string
 	Payload     []byte
-	Resolution  string
 }
 
 // ---- quarantine --------------------------------------------------------------------------------------------------
@@ -390,13 +389,13 @@ func (q *Queries) InsertQuarantine(ctx context.Context, arg InsertQuarantinePara
 	result, err := q.db.Exec(ctx, insertQuarantine,
 		arg.ID,
 		arg.OrgID,
+		arg.EventID,
 		arg.Shard,
 		arg.Incarnation,
 		arg.Seq,
 		arg.Position,
 		arg.Reason,
 		arg.Payload,
-		arg.Resolution,
 	)
 	if err != nil {
 		return 0, err
@@ -688,7 +687,7 @@ func (q *Queries) LockBudgetsToRaise(ctx context.Context, arg LockBudgetsToRaise
 }
 
 const lockQuarantined = `-- name: LockQuarantined :one
-SELECT id, org_id, shard, incarnation, seq, position, reason, payload, created_at, resolved_at, resolution FROM quarantine WHERE id = $1 FOR NO KEY UPDATE
+SELECT id, org_id, shard, incarnation, seq, position, reason, payload, created_at, resolved_at, resolution, event_id, decision, decided_by FROM quarantine WHERE id = $1 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockQuarantined(ctx context.Context, id ids.ID) (Quarantine, error) {
@@ -706,39 +705,11 @@ func (q *Queries) LockQuarantined(ctx context.Context, id ids.ID) (Quarantine, e
 		&i.CreatedAt,
 		&i.ResolvedAt,
 		&i.Resolution,
+		&i.EventID,
+		&i.Decision,
+		&i.DecidedBy,
 	)
 	return i, err
-}
-
-const logGaps = `-- name: LogGaps :many
-SELECT id, shard, incarnation, from_seq, to_seq, noticed_at FROM log_gaps ORDER BY noticed_at DESC LIMIT $1
-`
-
-func (q *Queries) LogGaps(ctx context.Context, maxRows int32) ([]LogGap, error) {
-	rows, err := q.db.Query(ctx, logGaps, maxRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LogGap
-	for rows.Next() {
-		var i LogGap
-		if err := rows.Scan(
-			&i.ID,
-			&i.Shard,
-			&i.Incarnation,
-			&i.FromSeq,
-			&i.ToSeq,
-			&i.NoticedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const markEpochDead = `-- name: MarkEpochDead :execrows
@@ -766,42 +737,6 @@ func (q *Queries) MarkEpochExpired(ctx context.Context, id ids.ID) (int64, error
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const openQuarantine = `-- name: OpenQuarantine :many
-SELECT id, org_id, shard, incarnation, seq, position, reason, payload, created_at, resolved_at, resolution FROM quarantine WHERE resolved_at IS NULL ORDER BY id LIMIT $1
-`
-
-func (q *Queries) OpenQuarantine(ctx context.Context, maxRows int32) ([]Quarantine, error) {
-	rows, err := q.db.Query(ctx, openQuarantine, maxRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Quarantine
-	for rows.Next() {
-		var i Quarantine
-		if err := rows.Scan(
-			&i.ID,
-			&i.OrgID,
-			&i.Shard,
-			&i.Incarnation,
-			&i.Seq,
-			&i.Position,
-			&i.Reason,
-			&i.Payload,
-			&i.CreatedAt,
-			&i.ResolvedAt,
-			&i.Resolution,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const priceVersionsOfModels = `-- name: PriceVersionsOfModels :many
@@ -929,55 +864,25 @@ func (q *Queries) RaterOffset(ctx context.Context, arg RaterOffsetParams) (Rater
 	return i, err
 }
 
-const raterOffsets = `-- name: RaterOffsets :many
-SELECT shard, incarnation, seq, last_at, updated_at FROM rater_offsets ORDER BY updated_at DESC, shard
-`
-
-type RaterOffsetsRow struct {
-	Shard       int32
-	Incarnation string
-	Seq         int64
-	LastAt      *time.Time
-	UpdatedAt   time.Time
-}
-
-func (q *Queries) RaterOffsets(ctx context.Context) ([]RaterOffsetsRow, error) {
-	rows, err := q.db.Query(ctx, raterOffsets)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []RaterOffsetsRow
-	for rows.Next() {
-		var i RaterOffsetsRow
-		if err := rows.Scan(
-			&i.Shard,
-			&i.Incarnation,
-			&i.Seq,
-			&i.LastAt,
-			&i.UpdatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const resolveQuarantined = `-- name: ResolveQuarantined :exec
-UPDATE quarantine SET resolved_at = clock_timestamp(), resolution = $2 WHERE id = $1 AND resolved_at IS NULL
+UPDATE quarantine SET resolved_at = clock_timestamp(), decision = $2::text, decided_by = $3::text, resolution = $4::text
+WHERE id = $1 AND resolved_at IS NULL
 `
 
 type ResolveQuarantinedParams struct {
 	ID         ids.ID
-	Resolution *string
+	Decision   string
+	DecidedBy  string
+	Resolution string
 }
 
 func (q *Queries) ResolveQuarantined(ctx context.Context, arg ResolveQuarantinedParams) error {
-	_, err := q.db.Exec(ctx, resolveQuarantined, arg.ID, arg.Resolution)
+	_, err := q.db.Exec(ctx, resolveQuarantined,
+		arg.ID,
+		arg.Decision,
+		arg.DecidedBy,
+		arg.Resolution,
+	)
 	return err
 }
 

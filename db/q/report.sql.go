@@ -710,43 +710,40 @@ func (q *Queries) ReportOverruns(ctx context.Context, arg ReportOverrunsParams) 
 	return items, nil
 }
 
-const reportPutAside = `-- name: ReportPutAside :many
-SELECT reason, payload FROM quarantine WHERE org_id = $1::uuid AND resolved_at IS NULL ORDER BY id DESC LIMIT $2
+const reportPutAside = `-- name: ReportPutAside :one
+SELECT id, org_id, shard, incarnation, seq, position, reason, payload, created_at, resolved_at, resolution, event_id, decision, decided_by FROM quarantine WHERE org_id = $1::uuid AND event_id = $2::uuid ORDER BY id DESC LIMIT 1
 `
 
 type ReportPutAsideParams struct {
 	Org     ids.ID
-	MaxRows int32
+	Request ids.ID
 }
 
-type ReportPutAsideRow struct {
-	Reason  string
-	Payload []byte
-}
-
-// Unresolved events of an organization that were put aside, newest first.
-func (q *Queries) ReportPutAside(ctx context.Context, arg ReportPutAsideParams) ([]ReportPutAsideRow, error) {
-	rows, err := q.db.Query(ctx, reportPutAside, arg.Org, arg.MaxRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ReportPutAsideRow
-	for rows.Next() {
-		var i ReportPutAsideRow
-		if err := rows.Scan(&i.Reason, &i.Payload); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+// The newest of what was set aside of one request.
+func (q *Queries) ReportPutAside(ctx context.Context, arg ReportPutAsideParams) (Quarantine, error) {
+	row := q.db.QueryRow(ctx, reportPutAside, arg.Org, arg.Request)
+	var i Quarantine
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.Shard,
+		&i.Incarnation,
+		&i.Seq,
+		&i.Position,
+		&i.Reason,
+		&i.Payload,
+		&i.CreatedAt,
+		&i.ResolvedAt,
+		&i.Resolution,
+		&i.EventID,
+		&i.Decision,
+		&i.DecidedBy,
+	)
+	return i, err
 }
 
 const reportQuarantine = `-- name: ReportQuarantine :many
-SELECT id, org_id, reason, payload, created_at FROM quarantine WHERE resolved_at IS NULL AND id < $1::uuid ORDER BY id DESC LIMIT $2
+SELECT id, org_id, shard, incarnation, seq, position, reason, payload, created_at, resolved_at, resolution, event_id, decision, decided_by FROM quarantine WHERE resolved_at IS NULL AND id < $1::uuid ORDER BY id DESC LIMIT $2
 `
 
 type ReportQuarantineParams struct {
@@ -754,29 +751,30 @@ type ReportQuarantineParams struct {
 	MaxRows  int32
 }
 
-type ReportQuarantineRow struct {
-	ID        ids.ID
-	OrgID     *ids.ID
-	Reason    string
-	Payload   []byte
-	CreatedAt time.Time
-}
-
-func (q *Queries) ReportQuarantine(ctx context.Context, arg ReportQuarantineParams) ([]ReportQuarantineRow, error) {
+func (q *Queries) ReportQuarantine(ctx context.Context, arg ReportQuarantineParams) ([]Quarantine, error) {
 	rows, err := q.db.Query(ctx, reportQuarantine, arg.BeforeID, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ReportQuarantineRow
+	var items []Quarantine
 	for rows.Next() {
-		var i ReportQuarantineRow
+		var i Quarantine
 		if err := rows.Scan(
 			&i.ID,
 			&i.OrgID,
+			&i.Shard,
+			&i.Incarnation,
+			&i.Seq,
+			&i.Position,
 			&i.Reason,
 			&i.Payload,
 			&i.CreatedAt,
+			&i.ResolvedAt,
+			&i.Resolution,
+			&i.EventID,
+			&i.Decision,
+			&i.DecidedBy,
 		); err != nil {
 			return nil, err
 		}
@@ -797,6 +795,32 @@ func (q *Queries) ReportQuarantineCount(ctx context.Context) (int64, error) {
 	var count int64
 	err := row.Scan(&count)
 	return count, err
+}
+
+const reportQuarantined = `-- name: ReportQuarantined :one
+SELECT id, org_id, shard, incarnation, seq, position, reason, payload, created_at, resolved_at, resolution, event_id, decision, decided_by FROM quarantine WHERE id = $1
+`
+
+func (q *Queries) ReportQuarantined(ctx context.Context, id ids.ID) (Quarantine, error) {
+	row := q.db.QueryRow(ctx, reportQuarantined, id)
+	var i Quarantine
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.Shard,
+		&i.Incarnation,
+		&i.Seq,
+		&i.Position,
+		&i.Reason,
+		&i.Payload,
+		&i.CreatedAt,
+		&i.ResolvedAt,
+		&i.Resolution,
+		&i.EventID,
+		&i.Decision,
+		&i.DecidedBy,
+	)
+	return i, err
 }
 
 const reportRequestIDs = `-- name: ReportRequestIDs :many

@@ -6,7 +6,7 @@ SELECT * FROM models WHERE retired_at IS NULL ORDER BY name;
 -- name: CatalogueUnits :many
 -- Units that may get requests: attached ones, and placed ones whose host says where its agent is.
 SELECT u.id, u.name, u.model_id, u.engine, u.host_id, u.upstream_model, u.base_url, u.sealed_key, u.created_at,
-       COALESCE(h.data_url, '') AS data_url
+       COALESCE(h.data_url, '') AS data_url, COALESCE(h.joined_at, 'epoch')::timestamptz AS joined_at
 FROM units u
 LEFT JOIN hosts h ON h.id = u.host_id
 WHERE u.removed_at IS NULL AND u.wanted = 'serving' AND (u.host_id IS NULL OR h.removed_at IS NULL AND h.data_url <> '')

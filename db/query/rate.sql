@@ -7,9 +7,6 @@
 -- name: RaterOffset :one
 SELECT seq, last_at FROM rater_offsets WHERE shard = $1 AND incarnation = $2;
 
--- name: RaterOffsets :many
-SELECT shard, incarnation, seq, last_at, updated_at FROM rater_offsets ORDER BY updated_at DESC, shard;
-
 -- name: StartRaterOffset :exec
 INSERT INTO rater_offsets (shard, incarnation, seq) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING;
 
@@ -20,9 +17,6 @@ WHERE shard = sqlc.arg(shard) AND incarnation = sqlc.arg(incarnation) AND seq = 
 
 -- name: InsertLogGap :exec
 INSERT INTO log_gaps (id, shard, incarnation, from_seq, to_seq) VALUES ($1, $2, $3, $4, $5);
-
--- name: LogGaps :many
-SELECT * FROM log_gaps ORDER BY noticed_at DESC LIMIT sqlc.arg(max_rows);
 
 -- ---- what a batch needs to know ----------------------------------------------------------------------------------
 -- name: EnsureDays :exec
@@ -179,18 +173,15 @@ WHERE p.org_id = k.org_id AND p.event_id = k.event_id;
 
 -- ---- quarantine --------------------------------------------------------------------------------------------------
 -- name: InsertQuarantine :execrows
-INSERT INTO quarantine (id, org_id, shard, incarnation, seq, position, reason, payload, resolved_at, resolution)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, CASE WHEN sqlc.arg(resolution)::text = '' THEN NULL ELSE clock_timestamp() END, NULLIF(sqlc.arg(resolution)::text, ''))
+INSERT INTO quarantine (id, org_id, event_id, shard, incarnation, seq, position, reason, payload) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (incarnation, shard, seq, position) DO NOTHING;
 
 -- name: LockQuarantined :one
 SELECT * FROM quarantine WHERE id = $1 FOR NO KEY UPDATE;
 
 -- name: ResolveQuarantined :exec
-UPDATE quarantine SET resolved_at = clock_timestamp(), resolution = $2 WHERE id = $1 AND resolved_at IS NULL;
-
--- name: OpenQuarantine :many
-SELECT * FROM quarantine WHERE resolved_at IS NULL ORDER BY id LIMIT sqlc.arg(max_rows);
+UPDATE quarantine SET resolved_at = clock_timestamp(), decision = sqlc.arg(decision)::text, decided_by = sqlc.arg(decided_by)::text, resolution = sqlc.arg(resolution)::text
+WHERE id = $1 AND resolved_at IS NULL;
 
 -- ---- fence -------------------------------------------------------------------------------------------------------
 -- name: EpochsToFence :many

@@ -102,9 +102,9 @@ SELECT e.*, m.name AS model_name, k.name AS key_name, p.name AS project_name
 -- Names and engines of units, those that are gone too: what attempts name.
 SELECT id, name, engine FROM units WHERE id = ANY(@list::uuid[]);
 
--- name: ReportPutAside :many
--- Unresolved events of an organization that were put aside, newest first.
-SELECT reason, payload FROM quarantine WHERE org_id = @org::uuid AND resolved_at IS NULL ORDER BY id DESC LIMIT @max_rows;
+-- name: ReportPutAside :one
+-- The newest of what was set aside of one request.
+SELECT * FROM quarantine WHERE org_id = @org::uuid AND event_id = @request::uuid ORDER BY id DESC LIMIT 1;
 
 -- name: ReportFirstTokens :one
 -- Quantiles of the time to first token in milliseconds, over an organization's newest streams since a moment.
@@ -214,7 +214,10 @@ SELECT coalesce(sum(overrun_nano), 0)::bigint AS nano, count(*)::bigint AS n FRO
  WHERE day >= @since_day::date AND overrun_nano > 0;
 
 -- name: ReportQuarantine :many
-SELECT id, org_id, reason, payload, created_at FROM quarantine WHERE resolved_at IS NULL AND id < @before_id::uuid ORDER BY id DESC LIMIT @max_rows;
+SELECT * FROM quarantine WHERE resolved_at IS NULL AND id < @before_id::uuid ORDER BY id DESC LIMIT @max_rows;
+
+-- name: ReportQuarantined :one
+SELECT * FROM quarantine WHERE id = $1;
 
 -- name: ReportQuarantineCount :one
 SELECT count(*) FROM quarantine WHERE resolved_at IS NULL;

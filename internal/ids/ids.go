@@ -32,6 +32,7 @@ const (
 	Epoch   = "ep"
 	Txn     = "txn"
 	Grant   = "grant"
+	Aside   = "quar" // an event in quarantine
 )
 
 // New makes a fresh id. It panics only when the system has no randomness.

@@ -36,6 +36,9 @@ func (e *Event) AppendJSON(dst []byte) ([]byte, error) {
 			return dst[:start], err
 		}
 	}
+	if e.Doubt != "" {
+		b = appendString(append(b, `,"doubt":`...), e.Doubt)
+	}
 	b = strconv.AppendInt(append(b, `,"charge":`...), int64(e.Charge), 10)
 	b = appendString(append(b, `,"ending":`...), string(e.Ending))
 	if e.Estimated {

@@ -20,9 +20,10 @@ const (
 	FailedUnbilled Ending = "failed_unbilled" // nothing was delivered: nothing is paid
 	CapReached     Ending = "cap_reached"     // the hold could not be extended: the stream was ended, delivered tokens are paid
 	GatewayDied    Ending = "gateway_died"    // closed by the rater from the last progress event
+	Quarantined    Ending = "quarantined"     // only told of a request, never written: the rater set its event aside, nothing is paid
 )
 
-// Known reports whether e is one of the endings.
+// Known reports whether e is one of the endings that an event can have.
 func (e Ending) Known() bool {
 	switch e {
 	case Complete, ClientLeft, EngineFailed, FailedUnbilled, CapReached, GatewayDied:
@@ -53,8 +54,9 @@ type Event struct {
 	OrgBudget    ids.ID          `json:"org_budget"`
 	Attempts     []Attempt       `json:"attempts,omitempty"`
 	Usage        Vector          `json:"usage"`
-	Raw          json.RawMessage `json:"raw,omitempty"` // the engine's own usage object, unchanged; at most MaxRawBytes
-	Charge       money.Nano      `json:"charge"`        // what the gateway charged its allotments
+	Raw          json.RawMessage `json:"raw,omitempty"`   // the engine's own usage object, unchanged; at most MaxRawBytes
+	Doubt        string          `json:"doubt,omitempty"` // why Usage is Impossible, in words; at most MaxDoubtBytes
+	Charge       money.Nano      `json:"charge"`          // what the gateway charged its allotments
 	Ending       Ending          `json:"ending"`
 	Estimated    bool            `json:"estimated,omitempty"` // the cached share is a prediction, rounded in the customer's favour
 	Streamed     bool            `json:"streamed,omitempty"`
@@ -68,6 +70,7 @@ type Event struct {
 // Limits of the log format.
 const (
 	MaxRawBytes   = 4 << 10
+	MaxDoubtBytes = 300
 	MaxAttempts   = 8
 	MaxBudgets    = 16
 	MaxEventBytes = 16 << 10
@@ -82,8 +85,10 @@ func (e *Event) Validate() error {
 		return errors.New("usage: negative progress or charge")
 	case !e.Ending.Known():
 		return fmt.Errorf("usage: unknown ending %q", e.Ending)
-	case len(e.Attempts) > MaxAttempts || len(e.Budgets) > MaxBudgets || len(e.Raw) > MaxRawBytes:
+	case len(e.Attempts) > MaxAttempts || len(e.Budgets) > MaxBudgets || len(e.Raw) > MaxRawBytes || len(e.Doubt) > MaxDoubtBytes:
 		return errors.New("usage: event above its size limits")
+	case e.Usage == Impossible && e.Doubt != "":
+		return fmt.Errorf("usage: what the engine counted cannot be: %s", e.Doubt)
 	}
 	return e.Usage.Validate()
 }

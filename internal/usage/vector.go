@@ -6,6 +6,7 @@
 package usage
 
 import (
+	"errors"
 	"fmt"
 
 	"millrace/internal/ids"
@@ -48,8 +49,15 @@ func (v Vector) Tokens() int64 { return v.Prompt() + v.Generated() }
 // MaxTokens bounds every class: above it usage is impossible (contexts reach 1M, answers 256K tokens).
 const MaxTokens = 4 << 20
 
+// Impossible is what a gateway writes when the engine's figures cannot be: it fails Validate. The event has the engine's
+// words in Raw and what is wrong with them in Doubt.
+var Impossible = Vector{Input: -1, Requests: 1}
+
 // Validate refuses impossible usage: it is quarantined, never charged.
 func (v Vector) Validate() error {
+	if v == Impossible {
+		return errors.New("usage: what the engine counted cannot be")
+	}
 	for c, n := range v {
 		if n < 0 || n > MaxTokens {
 			return fmt.Errorf("usage: %s count %d is impossible", Class(c), n)

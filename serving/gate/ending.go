@@ -201,7 +201,7 @@ func (t *Ticket) charge(c *count) money.Nano {
 	}
 	cost, ok := t.quote.Prices.Cost(c.vector)
 	if !ok {
-		*c = count{vector: impossibleUsage, raw: c.raw, impossible: true}
+		*c = impossible(c.raw, "it would cost more than any request can")
 		return 0
 	}
 	return min(cost.Nano(), t.held)
@@ -216,7 +216,7 @@ func (r *relay) event(ending usage.Ending, status int, c *count, charge money.Na
 	}
 	return &usage.Event{ID: q.ID, Progress: progress, Org: q.Caller.Org, Project: q.Caller.Project, Key: q.Caller.Key,
 		Model: t.model.ID, PriceVersion: t.quote.Version, Epoch: t.hold.Epoch(), Budgets: t.hold.Budgets(), OrgBudget: t.hold.OrgBudget(),
-		Attempts: attempts, Usage: c.vector, Raw: c.raw, Charge: charge, Ending: ending, Estimated: c.estimated,
+		Attempts: attempts, Usage: c.vector, Raw: c.raw, Doubt: c.doubt, Charge: charge, Ending: ending, Estimated: c.estimated,
 		Streamed: q.Chat.Stream, Dialect: q.Dialect.Name, Status: status,
 		StartedMS: t.start.UnixMilli(), FirstTokenMS: t.unixMS(r.firstToken), EndedMS: t.unixMS(t.gate.Clock.Now())}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 
 	"millrace/internal/usage"
 	"millrace/serving/engine"
@@ -89,12 +91,15 @@ type count struct {
 	vector     usage.Vector
 	raw        json.RawMessage
 	estimated  bool
-	impossible bool // the engine's usage cannot be: nothing is charged, the rater puts it aside
+	impossible bool   // the engine's usage cannot be: nothing is charged, the rater puts it aside
+	doubt      string // why it cannot be
 }
 
-// impossibleUsage is a vector that fails its own check, so that the rater quarantines the event. The engine's words are in
-// the event's Raw.
-var impossibleUsage = usage.Vector{usage.Input: -1, usage.Requests: 1}
+// impossible is usage that the rater puts aside.
+func impossible(raw json.RawMessage, doubt string) count {
+	doubt = strings.ToValidUTF8(doubt[:min(len(doubt), usage.MaxDoubtBytes)], "")
+	return count{vector: usage.Impossible, raw: raw, impossible: true, doubt: doubt}
+}
 
 // count gives what was delivered. complete means that the engine ended the answer by itself; hit is how many prompt
 // tokens the router believes were cached.
@@ -106,8 +111,10 @@ func (m *meter) count(d engine.Driver, complete bool, prompt, hit int64, prices 
 	switch {
 	case errors.Is(err, engine.ErrNoUsage):
 		report = engine.Report{Vector: usage.Vector{usage.Input: prompt, usage.Output: m.delivered, usage.Requests: 1}}
-	case err != nil, m.overrun(report.Vector.Generated()):
-		return count{vector: impossibleUsage, raw: rawUsage(report.Raw, m.kept), impossible: true}
+	case err != nil:
+		return impossible(rawUsage(report.Raw, m.kept), strings.TrimPrefix(err.Error(), "engine: "))
+	case m.overrun(report.Vector.Generated()):
+		return impossible(rawUsage(report.Raw, m.kept), fmt.Sprintf("%d tokens were generated, at most %d were asked for", report.Vector.Generated(), m.total))
 	case m.counted && !complete: // the chunk may count one choice only, or more than was written
 		thought := min(report.Vector[usage.Reasoning], m.delivered)
 		report.Vector[usage.Reasoning], report.Vector[usage.Output] = thought, m.delivered-thought

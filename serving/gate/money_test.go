@@ -161,7 +161,7 @@ func TestStrangeUsage(t *testing.T) {
 				}
 				ev := s.Event(t)
 				if tt.impossible {
-					if ev.Validate() == nil || ev.Charge != 0 || len(ev.Raw) == 0 || !json.Valid(ev.Raw) || s.Budgets.Settled() != 0 {
+					if ev.Validate() == nil || ev.Doubt == "" || ev.Charge != 0 || len(ev.Raw) == 0 || !json.Valid(ev.Raw) || s.Budgets.Settled() != 0 {
 						t.Fatalf("%+v", ev)
 					}
 				} else if ev.Usage != tt.want || ev.Estimated != tt.estimated || ev.Validate() != nil {

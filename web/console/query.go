@@ -52,7 +52,7 @@ type RequestDetail struct {
 	Attempts   []Attempt // oldest first; the last one served
 	Unit       string    // may be empty
 	Entry      ids.ID    // the ledger transaction; Nil when not rated yet
-	Quarantine string    // why it was put aside and not charged; empty = it was not
+	Quarantine string    // says that it was set aside and not charged; empty = it was not
 }
 
 // Attempt is one try at an engine.

@@ -120,6 +120,8 @@ func endingTag(e usage.Ending) (ui.Tone, string) {
 		return ui.Warn, "cap reached"
 	case usage.GatewayDied:
 		return ui.Warn, "interrupted"
+	case usage.Quarantined:
+		return ui.Quiet, "set aside, free"
 	}
 	return ui.Quiet, string(e)
 }

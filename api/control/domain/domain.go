@@ -17,6 +17,7 @@ import (
 	"millrace/agents/wire"
 	"millrace/api/control"
 	"millrace/billing/ledger"
+	"millrace/billing/rate"
 	"millrace/billing/reconcile"
 	"millrace/billing/report"
 	"millrace/db"
@@ -137,16 +138,33 @@ func (b books) Usage(ctx context.Context, by tenants.Actor, in control.UsageQuer
 	return out, err
 }
 
-// Request is one rated request.
+// Request is one request that was rated or set aside.
 func (b books) Request(ctx context.Context, by tenants.Actor, org, id ids.ID) (control.RequestInfo, error) {
 	r, v, err := b.d.Report.Request(ctx, by, org, id)
 	if err != nil {
 		return control.RequestInfo{}, err
 	}
-	if r.PutAside != "" {
-		return control.RequestInfo{}, fault.New(fault.NotFound, "This request was put aside and not charged: %s.", r.PutAside).WithCode("request_put_aside")
-	}
-	return control.RequestInfo{Event: r.Event, Model: r.Model, Prices: v.Prices, Charged: r.Charged, Overrun: r.Overrun, Saved: r.Saved, Repriced: r.Repriced, Txn: r.Txn}, nil
+	return control.RequestInfo{Event: r.Event, Model: r.Model, Prices: v.Prices, Charged: r.Charged, Overrun: r.Overrun, Saved: r.Saved, Repriced: r.Repriced, Txn: r.Txn, Aside: r.Quarantined}, nil
+}
+
+// Quarantine lists what waits for a decision.
+func (b books) Quarantine(ctx context.Context, by tenants.Actor, before ids.ID, limit int) ([]report.Quarantined, error) {
+	return b.d.Report.Quarantine(ctx, by, before, limit)
+}
+
+// Quarantined is one event in quarantine.
+func (b books) Quarantined(ctx context.Context, by tenants.Actor, id ids.ID) (report.Quarantined, error) {
+	return b.d.Report.Quarantined(ctx, by, id)
+}
+
+// Redrive books one after all.
+func (b books) Redrive(ctx context.Context, by tenants.Actor, id ids.ID) error {
+	return rate.NewDesk(b.d.DB, b.d.Clock).Redrive(ctx, by, id)
+}
+
+// Dismiss decides that one is never charged.
+func (b books) Dismiss(ctx context.Context, by tenants.Actor, id ids.ID, why string) error {
+	return rate.NewDesk(b.d.DB, b.d.Clock).Dismiss(ctx, by, id, why)
 }
 
 // Statement is the organization's ledger.

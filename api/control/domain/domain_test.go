@@ -115,13 +115,19 @@ func (w *world) exec(sql string, args ...any) {
 	}))
 }
 
-// rated writes a request as the rater does.
-func (w *world) rated(at time.Time, charged money.Nano) ids.ID {
-	w.t.Helper()
+// idAt is an id of a moment.
+func idAt(at time.Time) ids.ID {
 	id := ids.New()
 	for i := range 6 {
 		id[i] = byte(at.UnixMilli() >> (40 - 8*i))
 	}
+	return id
+}
+
+// rated writes a request as the rater does.
+func (w *world) rated(at time.Time, charged money.Nano) ids.ID {
+	w.t.Helper()
+	id := idAt(at)
 	w.exec("SELECT ensure_day($1)", at)
 	w.exec(`INSERT INTO usage_events (org_id, day, id, project_id, key_id, model_id, price_version_id, epoch_id, input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens,
 		image_tokens, audio_tokens, requests, charged_nano, overrun_nano, saved_nano, ending, status, estimated, streamed, dialect, started_at, ended_at)
@@ -192,19 +198,6 @@ func TestUsageAndRequests(t *testing.T) {
 	w.call("GET", "/orgs/"+org+"/ledger", "", http.StatusOK, &ledger)
 	if len(ledger.Lines) != 0 {
 		t.Errorf("ledger %+v", ledger)
-	}
-}
-
-func TestAPutAsideRequestIsTold(t *testing.T) {
-	w := newWorld(t)
-	e, err := json.Marshal(usage.Event{ID: ids.New(), Org: w.org.ID, Model: w.model.ID, PriceVersion: w.price.ID})
-	w.must(err)
-	var read usage.Event
-	w.must(json.Unmarshal(e, &read))
-	w.exec("INSERT INTO quarantine (id, org_id, shard, incarnation, seq, position, reason, payload) VALUES ($1, $2, 0, 'x', 1, 0, 'impossible', $3)", ids.New(), w.org.ID, e)
-	_, err = w.ports.Books.Request(t.Context(), w.root, w.org.ID, read.ID)
-	if !fault.Is(err, fault.NotFound) || fault.Of(err).Code != "request_put_aside" {
-		t.Errorf("error %v", err)
 	}
 }
 
