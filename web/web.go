@@ -64,8 +64,20 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("/favicon.ico", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, assets.URL("favicon.svg"), http.StatusTemporaryRedirect)
 	})
-	mux.Handle("/", e)
+	mux.Handle("/", headAsGet(e))
 	return mux
+}
+
+// headAsGet answers HEAD wherever a page answers GET; net/http leaves the body out by itself. The event stream has no end to
+// wait for and stays without HEAD.
+func headAsGet(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead && r.URL.Path != live.Path {
+			r = r.Clone(r.Context()) // the server must still know what it was asked
+			r.Method = http.MethodGet
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // operatorsHome leads an operator who belongs to no organization from "/" to the operator's own first page.

@@ -59,10 +59,10 @@ func (a *API) Register(e *echo.Echo) {
 	e.Any(prefix+"/*", handle(unknown))
 }
 
-// only refuses other methods.
+// only refuses other methods. HEAD works where GET does: net/http leaves the body out.
 func only(method string, h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request, id ids.ID) error {
-		if r.Method != method {
+		if r.Method != method && !(r.Method == http.MethodHead && method == http.MethodGet) {
 			w.Header().Set("Allow", method)
 			return fault.New(fault.Method, "%s takes %s, not %s.", shown(r.URL.Path), method, r.Method)
 		}

@@ -262,5 +262,8 @@ func TestModels(t *testing.T) {
 		if answer, body := s.do("GET", path, ""); answer.StatusCode != 200 || !bytes.Contains(body, []byte(`"id":"acme/test"`)) {
 			t.Errorf("%s: %d %s", path, answer.StatusCode, body)
 		}
+		if answer, body := s.do("HEAD", path, ""); answer.StatusCode != 200 || len(body) != 0 {
+			t.Errorf("HEAD %s: %d %s", path, answer.StatusCode, body)
+		}
 	}
 }

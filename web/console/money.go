@@ -146,6 +146,9 @@ func (p *pages) findCap(c echo.Context) (capForm, CapChange, error) {
 	}
 	switch s := Scope(c.Param("scope")); s {
 	case ScopeOrg:
+		if c.Param("id") != orgPath(l) {
+			return capForm{}, CapChange{}, missing
+		}
 		return capForm{name: who.OrgName, used: l.Used, cap: l.Cap}, CapChange{Scope: s, ID: l.OrgID}, nil
 	case ScopeProject:
 		for _, x := range l.Projects {

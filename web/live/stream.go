@@ -19,13 +19,16 @@ const (
 	retry        = 3 * time.Second  // browsers reconnect after this
 )
 
+// Path is where the stream is.
+const Path = "/live"
+
 // Alive reports whether the session behind a running stream still holds.
 type Alive func(c echo.Context) bool
 
-// Register adds the stream under /live. It answers people signed in; an operator hears the fleet, a member hears the
+// Register adds the stream under Path. It answers people signed in; an operator hears the fleet, a member hears the
 // organization.
 func (h *Hub) Register(g *echo.Group, alive Alive) {
-	g.GET("/live", func(c echo.Context) error {
+	g.GET(Path, func(c echo.Context) error {
 		v, ok := session.Of(c.Request().Context())
 		if !ok {
 			// Not a page: the stream's script must not be led to a sign-in page.

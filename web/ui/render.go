@@ -43,16 +43,20 @@ func NoStore(c echo.Context) {
 // else sees the fault's public message. Internal errors are logged with their cause.
 func ErrorHandler(log *slog.Logger) echo.HTTPErrorHandler {
 	return func(err error, c echo.Context) {
+		ctx, level := c.Request().Context(), slog.LevelError
+		if ctx.Err() != nil {
+			level = slog.LevelDebug // the client has gone: whatever failed afterwards is no finding
+		}
 		if c.Response().Committed {
-			log.Error("page broke off", "path", c.Request().URL.Path, "err", err)
+			log.Log(ctx, level, "page broke off", "path", c.Request().URL.Path, "err", err)
 			return
 		}
 		f := faultOf(err)
 		if f.Kind == fault.Internal || f.Kind == fault.Upstream {
-			log.Error("page failed", "method", c.Request().Method, "path", c.Request().URL.Path, "err", err)
+			log.Log(ctx, level, "page failed", "method", c.Request().Method, "path", c.Request().URL.Path, "err", err)
 		}
 		if err := answerFault(c, f); err != nil && !c.Response().Committed { // after that the client is gone: nothing to tell
-			log.Error("error page failed", "err", err)
+			log.Log(ctx, level, "error page failed", "err", err)
 			_ = c.String(http.StatusInternalServerError, "Something went wrong on our side.")
 		}
 	}

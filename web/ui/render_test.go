@@ -112,3 +112,20 @@ func TestSentenceKeepsBlanksAndEscapes(t *testing.T) {
 		t.Errorf("%q", out.String())
 	}
 }
+
+// What fails because the client has gone is no finding.
+func TestALeavingClientIsNoError(t *testing.T) {
+	for name, h := range map[string]echo.HandlerFunc{
+		"before the answer": func(c echo.Context) error { return c.Request().Context().Err() },
+		"in the answer": func(c echo.Context) error {
+			_ = c.String(http.StatusOK, "begun")
+			return c.Request().Context().Err()
+		},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, log := serve(t, httptest.NewRequest(http.MethodGet, "/page", nil).WithContext(ctx), h); log != "" {
+			t.Errorf("%s: %s", name, log)
+		}
+	}
+}

@@ -14,30 +14,80 @@ const (
 )
 
 // limitBody gives the request's body its time. The deadline goes when the body ends: what follows may take as long as an
-// answer takes.
-func limitBody(w http.ResponseWriter, r *http.Request) {
+// answer takes. The caller lingers on the body that it gives (nil = none) once the request is answered.
+func limitBody(w http.ResponseWriter, r *http.Request) *timedBody {
 	if r.Body == nil || r.Body == http.NoBody {
-		return
+		return nil
+	}
+	if len(r.TransferEncoding) > 0 {
+		// A request may have told a Content-Length beside this, which net/http drops without a word: whoever forwarded it may
+		// have framed it by that length. What follows on the connection is not believed (RFC 9112, section 6.1).
+		w.Header().Set("Connection", "close")
 	}
 	wait := unknownBody
 	if r.ContentLength >= 0 {
 		wait = bodyTime + time.Duration(r.ContentLength/bodyRate)*time.Second
 	}
 	rc := http.NewResponseController(w)
-	if rc.SetReadDeadline(time.Now().Add(wait)) == nil { // always works on a real connection
-		r.Body = &timedBody{ReadCloser: r.Body, rc: rc}
+	if rc.SetReadDeadline(time.Now().Add(wait)) != nil { // always works on a real connection
+		return nil
 	}
+	b := &timedBody{ReadCloser: r.Body, rc: rc, left: r.ContentLength, waits: r.Header.Get("Expect") != ""}
+	r.Body = b
+	return b
 }
 
 type timedBody struct {
 	io.ReadCloser
-	rc *http.ResponseController
+	rc    *http.ResponseController
+	left  int64 // bytes not read yet; negative when the length was not told
+	begun bool  // something was read
+	ended bool
+	waits bool // the client waits to be told that it may send
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	b.left -= int64(n)
+	b.begun = true
+	if err != nil {
+		b.ended = true
+	}
 	if err == io.EOF {
 		_ = b.rc.SetReadDeadline(time.Time{}) // else the end of the time would look like the client's leaving
 	}
 	return n, err
+}
+
+// How much of an unread body is taken after the answer, so that a client that sends everything before it reads gets the
+// answer and not a broken connection.
+const (
+	lingerBytes = 256 << 20
+	lingerTime  = 30 * time.Second
+	lingerPause = 5 * time.Second // the longest silence
+	smallRest   = 256 << 10       // bytes that net/http takes by itself
+)
+
+// linger sends the answer and takes what the client still sends of a body that nobody read, up to a bound.
+func (b *timedBody) linger() {
+	if b == nil || b.ended || b.waits && !b.begun || b.left >= 0 && b.left <= smallRest {
+		return
+	}
+	if b.rc.Flush() != nil {
+		return
+	}
+	buf := make([]byte, 32<<10)
+	end := time.Now().Add(lingerTime)
+	for taken := 0; taken < lingerBytes && !b.ended; {
+		_ = b.rc.SetReadDeadline(earlier(end, time.Now().Add(lingerPause)))
+		n, _ := b.Read(buf)
+		taken += n
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
