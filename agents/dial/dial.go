@@ -1,5 +1,5 @@
 // Package dial is a gateway's way to hosts: TLS to an agent's data plane, where only that very host's certificate is
-// accepted, or a stream through the host's link when it listens nowhere.
+// accepted and no identity of it that a later join has ended, or a stream through the host's link when it listens nowhere.
 //
 // It owns no pool, no retry and no choice of host. Invariant: a connection that it gives ends at the host asked for.
 package dial
@@ -17,6 +17,7 @@ import (
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/pki"
+	"millrace/serving/catalogue"
 )
 
 // Times and sizes of connections.
@@ -40,30 +41,43 @@ func New(trust *pki.Trust, source *pki.Source, linked func(host ids.ID) (net.Con
 	return &Hosts{trust: trust, source: source, linked: linked}
 }
 
-// Dial opens a connection, ready for HTTP/1.1, to a host. address is the host:port of its data URL; secure says that the
-// URL was https, as an agent's always is. It is a catalogue.DialHost.
-func (h *Hosts) Dial(ctx context.Context, host ids.ID, address string, secure bool) (net.Conn, error) {
-	if name, _, err := net.SplitHostPort(address); err == nil && name == linkName {
+// Dial opens a connection, ready for HTTP/1.1, to a host's agent. It is a catalogue.DialHost.
+func (h *Hosts) Dial(ctx context.Context, to catalogue.Agent) (net.Conn, error) {
+	if name, _, err := net.SplitHostPort(to.Address); err == nil && name == linkName {
 		if h.linked == nil {
 			return nil, fault.New(fault.Unavailable, "The host can be reached through its hub only.").WithCode("host_not_linked")
 		}
-		return h.linked(host)
+		return h.linked(to.Host) // the hub has checked the identity and breaks the link when it ends
 	}
-	if !secure {
+	if !to.Secure {
 		return nil, fault.New(fault.Unavailable, "The host's address is not one of an agent.").WithCode("host_not_secure")
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	raw, err := (&net.Dialer{KeepAlive: keepAlive}).DialContext(ctx, "tcp", address)
+	raw, err := (&net.Dialer{KeepAlive: keepAlive}).DialContext(ctx, "tcp", to.Address)
 	if err != nil {
 		return nil, err
 	}
-	conn := tls.Client(raw, h.trust.Dial(h.source, pki.Host(host)))
-	if err := conn.HandshakeContext(ctx); err != nil {
+	conn := tls.Client(raw, h.trust.Dial(h.source, pki.Host(to.Host)))
+	err = conn.HandshakeContext(ctx)
+	if err == nil {
+		state := conn.ConnectionState()
+		err = current(&state, to.Joined)
+	}
+	if err != nil {
 		_ = raw.Close()
-		return nil, fmt.Errorf("dial: host %s: %w", host, err)
+		return nil, fmt.Errorf("dial: host %s: %w", to.Host, err)
 	}
 	return conn, nil
+}
+
+// current refuses an identity that ended when the host joined again.
+func current(cs *tls.ConnectionState, joined time.Time) error {
+	ended, err := pki.IssuedBefore(cs, joined)
+	if err == nil && ended {
+		err = fmt.Errorf("its certificate is from before it joined at %s: that identity has ended", joined.UTC().Format(time.RFC3339))
+	}
+	return err
 }
 
 // linkName is the host name in wire.DataByLink.
@@ -75,8 +89,8 @@ var linkName = func() string {
 	return u.Hostname()
 }()
 
-// Transport carries requests to one host; only the path of their URLs counts.
-func (h *Hosts) Transport(host ids.ID, dataURL string) (*http.Transport, error) {
+// Transport carries requests to one host that joined at a time; only the path of their URLs counts.
+func (h *Hosts) Transport(host ids.ID, joined time.Time, dataURL string) (*http.Transport, error) {
 	u, err := url.Parse(dataURL)
 	if err != nil || u.Host == "" {
 		return nil, fmt.Errorf("dial: %q is no data URL", dataURL)
@@ -86,7 +100,7 @@ func (h *Hosts) Transport(host ids.ID, dataURL string) (*http.Transport, error) 
 		address = net.JoinHostPort(u.Hostname(), "443")
 	}
 	open := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return h.Dial(ctx, host, address, u.Scheme == "https")
+		return h.Dial(ctx, catalogue.Agent{Host: host, Joined: joined, Address: address, Secure: u.Scheme == "https"})
 	}
 	return &http.Transport{DialContext: open, DialTLSContext: open, MaxIdleConnsPerHost: idleConns, IdleConnTimeout: idleTimeout,
 		DisableCompression: true}, nil

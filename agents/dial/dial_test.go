@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"millrace/agents/host/journal"
 	"millrace/agents/host/relay"
@@ -19,6 +20,7 @@ import (
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/pki"
+	"millrace/serving/catalogue"
 )
 
 func newCA(t testing.TB) *pki.CA {
@@ -62,7 +64,7 @@ func TestOnlyTheHostAskedForAnswers(t *testing.T) {
 	url := dataPlane(t, ca, id, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "host") }))
 	hosts := New(ca.Trust(), ca.GatewaySource("g"), nil)
 	get := func(h *Hosts, host ids.ID) (string, error) {
-		rt, err := h.Transport(host, url)
+		rt, err := h.Transport(host, time.Time{}, url)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,11 +87,37 @@ func TestOnlyTheHostAskedForAnswers(t *testing.T) {
 	if _, err := get(New(other.Trust(), other.GatewaySource("g"), nil), id); err == nil {
 		t.Error("another authority's host was accepted")
 	}
-	if _, err := hosts.Dial(t.Context(), id, strings.TrimPrefix(url, "https://"), false); !fault.Is(err, fault.Unavailable) {
+	if _, err := hosts.Dial(t.Context(), catalogue.Agent{Host: id, Address: strings.TrimPrefix(url, "https://")}); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("without TLS: %v", err)
 	}
-	if _, err := hosts.Transport(id, "nonsense"); err == nil {
+	if _, err := hosts.Transport(id, time.Time{}, "nonsense"); err == nil {
 		t.Error("nonsense passed as a data URL")
+	}
+}
+
+// A host's key that was stolen lives no longer than the host's next join.
+func TestAnIdentityFromBeforeTheLastJoinIsRefused(t *testing.T) {
+	now := clock.NewManual(time.Now())
+	ca, _, err := pki.NewCA(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := ids.New()
+	url := dataPlane(t, ca, id, http.NotFoundHandler())
+	hosts := New(ca.Trust(), ca.GatewaySource("g"), nil)
+	dial := func(joined time.Time) error {
+		conn, err := hosts.Dial(t.Context(), catalogue.Agent{Host: id, Joined: joined, Address: strings.TrimPrefix(url, "https://"), Secure: true})
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
+	if err := dial(now.Now()); err != nil { // the join itself made the certificate
+		t.Error(err)
+	}
+	now.Advance(2 * time.Second)
+	if err := dial(now.Now()); err == nil || !strings.Contains(err.Error(), "that identity has ended") {
+		t.Errorf("after another join: %v", err)
 	}
 }
 
@@ -102,14 +130,14 @@ func TestAHostThatListensNowhereIsReachedByItsLink(t *testing.T) {
 		}
 		return nil, asked
 	})
-	rt, err := hosts.Transport(id, wire.DataByLink)
+	rt, err := hosts.Transport(id, time.Time{}, wire.DataByLink)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := (&http.Client{Transport: rt}).Get(wire.DataByLink + "/x"); !errors.Is(err, asked) {
 		t.Errorf("%v", err)
 	}
-	if _, err := New(ca.Trust(), ca.GatewaySource("g"), nil).Dial(t.Context(), id, "link.invalid:443", true); !fault.Is(err, fault.Unavailable) {
+	if _, err := New(ca.Trust(), ca.GatewaySource("g"), nil).Dial(t.Context(), catalogue.Agent{Host: id, Address: "link.invalid:443", Secure: true}); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("without a hub: %v", err)
 	}
 }
@@ -142,7 +170,7 @@ func BenchmarkThroughAnAgent(b *testing.B) {
 			b.Cleanup(func() { _ = j.Close() })
 			ca, id := newCA(b), ids.New()
 			url := dataPlane(b, ca, id, relay.New(place{strings.TrimPrefix(engine.URL, "http://")}, j, slog.New(slog.DiscardHandler)))
-			rt, err := New(ca.Trust(), ca.GatewaySource("g"), nil).Transport(id, url)
+			rt, err := New(ca.Trust(), ca.GatewaySource("g"), nil).Transport(id, time.Time{}, url)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -289,7 +289,7 @@ func (b *bench) gateway() *dial.Hosts {
 func (b *bench) stream(ctx context.Context, hostName string, unit ids.ID, n int) (*http.Response, ids.ID, error) {
 	b.t.Helper()
 	h := b.host(hostName)
-	rt, err := b.gateway().Transport(h.ID, h.DataURL)
+	rt, err := b.gateway().Transport(h.ID, time.Time{}, h.DataURL)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"millrace/db/bus"
 	"millrace/internal/clock"
 	"millrace/internal/ids"
+	"millrace/serving/catalogue"
 	"millrace/serving/engine/kvevent"
 	"millrace/serving/route"
 	"millrace/tenants"
@@ -122,7 +123,7 @@ func TestAHostSpeaksForItselfOnly(t *testing.T) {
 	b.untilState(u2, wire.StateReady)
 	h1, h2 := b.host("h1"), b.host("h2")
 	// A gateway that dials h1's address as h2 meets h1's certificate.
-	if c, err := b.gateway().Dial(t.Context(), h2.ID, strings.TrimPrefix(h1.DataURL, "https://"), true); err == nil {
+	if c, err := b.gateway().Dial(t.Context(), catalogue.Agent{Host: h2.ID, Address: strings.TrimPrefix(h1.DataURL, "https://"), Secure: true}); err == nil {
 		c.Close()
 		t.Error("a host was taken for another")
 	}

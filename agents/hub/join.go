@@ -97,6 +97,7 @@ func (h *Hub) join(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.notice() // gateways must learn that the host's earlier identity has ended
 	h.cfg.Log.Info("a host joined", "name", out.Name, "host", out.Host)
 	return out, nil
 }
@@ -132,9 +133,6 @@ func (h *Hub) renew(r *http.Request) (any, error) {
 
 var errUnknownHost = fault.New(fault.Forbidden, "This host is not known here (any more).").WithCode("unknown_host")
 
-// issueStep is how exactly a certificate tells when it was made.
-const issueStep = time.Second
-
 // known is the host that calls, by its certificate and the database. A certificate from before the host's last join is of
 // an identity that the join has ended.
 func (h *Hub) known(r *http.Request) (q.GetHostRow, error) {
@@ -146,17 +144,19 @@ func (h *Hub) known(r *http.Request) (q.GetHostRow, error) {
 	if !ok {
 		return q.GetHostRow{}, errUnknownHost
 	}
-	issued, err := pki.Issued(r.TLS)
-	if err != nil {
-		return q.GetHostRow{}, errUnknownHost
-	}
 	var host q.GetHostRow
 	err = h.inTx(r.Context(), func(tx pgx.Tx) (err error) {
 		host, err = q.New(tx).GetHost(r.Context(), id)
 		return err
 	})
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && (host.Removed || issued.Add(issueStep).Before(host.JoinedAt)) {
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && host.Removed {
 		return q.GetHostRow{}, errUnknownHost
 	}
-	return host, err
+	if err != nil {
+		return q.GetHostRow{}, err
+	}
+	if ended, err := pki.IssuedBefore(r.TLS, host.JoinedAt); err != nil || ended {
+		return q.GetHostRow{}, errUnknownHost
+	}
+	return host, nil
 }

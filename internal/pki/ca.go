@@ -3,7 +3,7 @@
 // spiffe://millrace/gateway/<name> or spiffe://millrace/hub.
 //
 // It owns keys, certificates and who-may-talk-to-whom; it does not own where they are stored, tokens, or revocation
-// (leaves live a day; a removed host is refused by the hub's database).
+// (leaves live a day; a removed host, and an identity that a later join ended, are refused by hubs and gateways).
 //
 // Invariants: a peer is accepted only when its chain ends in this CA and its URI is the one expected; host names and
 // addresses prove nothing. TLS 1.3 only. A certificate can be replaced while connections run.

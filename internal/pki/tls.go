@@ -108,12 +108,16 @@ func Peer(cs *tls.ConnectionState) (Name, error) {
 	return NameOf(cs.PeerCertificates[0])
 }
 
-// Issued is when the authority made the certificate of the peer at the other end, to the second below it.
-func Issued(cs *tls.ConnectionState) (time.Time, error) {
+// issueStep is how exactly a certificate tells when it was made.
+const issueStep = time.Second
+
+// IssuedBefore reports whether the authority made the certificate of the peer at the other end before t, by its own clock
+// and to the second: a certificate from before a host's last join is of an identity that the join has ended.
+func IssuedBefore(cs *tls.ConnectionState, t time.Time) (bool, error) {
 	if cs == nil || len(cs.PeerCertificates) == 0 {
-		return time.Time{}, errors.New("pki: the peer showed no certificate")
+		return false, errors.New("pki: the peer showed no certificate")
 	}
-	return cs.PeerCertificates[0].NotBefore.Add(backdate), nil
+	return cs.PeerCertificates[0].NotBefore.Add(backdate + issueStep).Before(t), nil
 }
 
 func (t *Trust) server(s *Source) *tls.Config {

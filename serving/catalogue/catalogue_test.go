@@ -2,6 +2,7 @@ package catalogue_test
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -24,6 +25,11 @@ var operator = tenants.System()
 
 func start(t *testing.T) (*catalogue.Catalogue, *db.DB, chan ids.ID) {
 	t.Helper()
+	return startWith(t, nil)
+}
+
+func startWith(t *testing.T, dial catalogue.DialHost) (*catalogue.Catalogue, *db.DB, chan ids.ID) {
+	t.Helper()
 	d := dbtest.New(t)
 	b := dbtest.Bus(t)
 	master, err := seal.Parse(seal.Generate())
@@ -31,7 +37,7 @@ func start(t *testing.T) (*catalogue.Catalogue, *db.DB, chan ids.ID) {
 		t.Fatal(err)
 	}
 	gone := make(chan ids.ID, 16)
-	c := catalogue.New(catalogue.Options{DB: d, Bus: b, Sealer: master, Clock: clock.System, Gone: func(id ids.ID) { gone <- id }})
+	c := catalogue.New(catalogue.Options{DB: d, Bus: b, Sealer: master, Clock: clock.System, DialHost: dial, Gone: func(id ids.ID) { gone <- id }})
 	if err := c.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +122,8 @@ func stored(t *testing.T, d *db.DB, secret string) {
 }
 
 func TestPlacedUnitsNeedAHostThatIsThere(t *testing.T) {
-	c, d, _ := start(t)
+	var asked catalogue.Agent
+	c, d, _ := startWith(t, func(_ context.Context, to catalogue.Agent) (net.Conn, error) { asked = to; return nil, net.ErrClosed })
 	ctx := t.Context()
 	m, err := c.CreateModel(ctx, catalogue.ModelInput{Name: "m", Context: 10}, operator)
 	if err != nil {
@@ -146,6 +153,14 @@ func TestPlacedUnitsNeedAHostThatIsThere(t *testing.T) {
 	exec("UPDATE hosts SET seen_at = now()")
 	if units()[0] != first[0] {
 		t.Error("a unit that did not change lost its connections")
+	}
+	exec("UPDATE hosts SET joined_at = '2026-11-30T12:00:00Z'")
+	if units()[0] == first[0] {
+		t.Error("a host joined again, and connections to its ended identity stay")
+	}
+	_, _ = units()[0].Client().Get("https://127.0.0.1:9/health")
+	if want := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC); !asked.Joined.Equal(want) || asked.Host != host || asked.Address != "127.0.0.1:9" || !asked.Secure {
+		t.Errorf("the agent is dialled as %+v", asked)
 	}
 	exec("UPDATE units SET wanted = 'draining'")
 	if len(units()) != 0 {

@@ -26,8 +26,16 @@ const (
 	probeMaxConns = 4
 )
 
+// Agent is where a host's agent is, and who it must be.
+type Agent struct {
+	Host    ids.ID
+	Joined  time.Time // a certificate from before is of an identity that this join has ended
+	Address string    // host:port
+	Secure  bool      // by TLS, as an agent's always is
+}
+
 // DialHost opens a connection to a host's agent, with TLS and both identities checked where the address asks for it.
-type DialHost func(ctx context.Context, host ids.ID, address string, secure bool) (net.Conn, error)
+type DialHost func(ctx context.Context, to Agent) (net.Conn, error)
 
 // Unit is something that serves a model. It is never changed.
 type Unit struct {
@@ -51,11 +59,12 @@ type Unit struct {
 type unitKey struct {
 	name, engine, model, base, data, sealed string
 	modelID, host                           ids.ID
+	joined                                  int64 // unix microseconds: connections to a host end with its identity
 }
 
 func keyOf(r *q.CatalogueUnitsRow) unitKey {
 	k := unitKey{name: r.Name, engine: r.Engine, model: r.UpstreamModel, base: r.BaseUrl, data: r.DataUrl,
-		sealed: string(r.SealedKey), modelID: r.ModelID}
+		sealed: string(r.SealedKey), modelID: r.ModelID, joined: r.JoinedAt.UnixMicro()}
 	if r.HostID != nil {
 		k.host = *r.HostID
 	}
@@ -67,7 +76,7 @@ func sealContext(unit ids.ID) string { return "unit/" + unit.String() }
 func (c *Catalogue) newUnit(r *q.CatalogueUnitsRow) (*Unit, error) {
 	spec := Spec{ID: r.ID, Name: r.Name, Model: r.ModelID, Engine: engine.Family(r.Engine), UpstreamModel: r.UpstreamModel, Base: r.BaseUrl}
 	if r.HostID != nil {
-		spec.Host = *r.HostID
+		spec.Host, spec.Joined = *r.HostID, r.JoinedAt
 		spec.Base = strings.TrimRight(r.DataUrl, "/") + wire.DataPrefix + r.ID.String()
 	}
 	if len(r.SealedKey) > 0 {
@@ -92,8 +101,9 @@ type Spec struct {
 	Engine        engine.Family
 	UpstreamModel string
 	Base          string
-	Key           string // sent as a bearer; "" = none
-	Host          ids.ID // Nil = attached
+	Key           string    // sent as a bearer; "" = none
+	Host          ids.ID    // Nil = attached
+	Joined        time.Time // of the host
 }
 
 // NewUnit makes a unit. Nothing is dialled before it is needed.
@@ -107,11 +117,11 @@ func NewUnit(s Spec, c clock.Clock, dial DialHost) (*Unit, error) {
 	if s.Key != "" {
 		u.Header.Set("Authorization", "Bearer "+s.Key)
 	}
-	return u, u.connect(c, dial)
+	return u, u.connect(c, dial, s.Joined)
 }
 
 // connect makes the unit's pools.
-func (u *Unit) connect(c clock.Clock, dialHost DialHost) error {
+func (u *Unit) connect(c clock.Clock, dialHost DialHost, joined time.Time) error {
 	target, err := url.Parse(u.Base)
 	if err != nil || target.Host == "" {
 		return fmt.Errorf("catalogue: %q is no address", u.Base)
@@ -128,7 +138,7 @@ func (u *Unit) connect(c clock.Clock, dialHost DialHost) error {
 		case dialHost == nil:
 			return nil, errNoDialer
 		}
-		return dialHost(ctx, u.Host, address, secure)
+		return dialHost(ctx, Agent{Host: u.Host, Joined: joined, Address: address, Secure: secure})
 	}
 	idle := upstream.PlainIdle
 	if secure {
