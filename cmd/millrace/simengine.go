@@ -14,12 +14,12 @@ import (
 // made-up text.
 type simEngineCmd struct {
 	sim.Config
-	Canned bool `help:"Answer fixed bytes as cheaply as possible, for benches: no batching, cache or KV events." hidden:""`
+	Canned string `help:"Answer fixed bytes as cheaply as possible, for benches: no batching, cache or KV events; on bare connections or through net/http." enum:",bare,http" default:"" hidden:""`
 }
 
 func (c *simEngineCmd) Run(ctx context.Context) error {
-	if c.Canned {
-		raw := rawUpstreamCmd{Listen: net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Port))}
+	if c.Canned != "" {
+		raw := rawUpstreamCmd{Listen: net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Port)), RawConfig: sim.RawConfig{HTTP: c.Canned == "http"}}
 		return raw.Run(ctx)
 	}
 	e, err := sim.New(c.Config)

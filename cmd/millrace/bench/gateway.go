@@ -18,6 +18,7 @@ type GatewayCmd struct {
 	Rounds      int           `help:"Rounds of each measurement; in every round each way has its turn." default:"5"`
 	Round       time.Duration `help:"Length of a turn." default:"1s"`
 	Connections []int         `help:"Connections at saturation." default:"16,64"`
+	Engine      string        `help:"What the engine's answers come from: Go's net/http, or bare connections, which are cheaper than any real engine's server." enum:"http,bare" default:"http"`
 	Quick       bool          `help:"One short round of everything, to see that it works: its figures mean little."`
 	JSON        bool          `name:"json" help:"Print the report as JSON."`
 	Dir         string        `help:"Where the temporary data folder is made; a memory file system would flatter." placeholder:"DIR"`
@@ -66,12 +67,12 @@ func (c *GatewayCmd) Measure(ctx context.Context, progress io.Writer) (report *G
 	defer os.RemoveAll(dir)
 	fmt.Fprintf(progress, "starting an engine, nginx and Millrace in %s\n", dir)
 	began := time.Now()
-	s, err := startStand(ctx, dir, program)
+	s, err := startStand(ctx, dir, program, c.Engine)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	report = &GatewayReport{At: began.UTC(), Machine: thisMachine(dir, s.nginx), Rounds: p.rounds, RoundSeconds: p.round.Seconds()}
+	report = &GatewayReport{At: began.UTC(), Engine: c.Engine, Machine: thisMachine(dir, s.nginx), Rounds: p.rounds, RoundSeconds: p.round.Seconds()}
 	if s.nginx == "" {
 		fmt.Fprintln(progress, "nginx is not installed: its column is missing, and so are the ratios to it")
 	}

@@ -11,7 +11,7 @@ import (
 // The whole bench, too short for its figures to mean anything: every way answers without an error, and Millrace's books
 // hold what was answered, no more and no less.
 func TestGatewayBenchMeasuresEveryWay(t *testing.T) {
-	c := GatewayCmd{Quick: true, Rounds: 1, Round: time.Second, Connections: []int{4}, Dir: t.TempDir(), Program: binary(t), Profile: t.TempDir()}
+	c := GatewayCmd{Quick: true, Engine: engineHTTP, Rounds: 1, Round: time.Second, Connections: []int{4}, Dir: t.TempDir(), Program: binary(t), Profile: t.TempDir()}
 	r, err := c.Measure(t.Context(), t.Output())
 	if err != nil {
 		t.Fatal(err)

@@ -34,6 +34,9 @@ const (
 	agent    = "millrace, agent"
 )
 
+// engineHTTP is the kind of engine whose answers come from Go's net/http.
+const engineHTTP = "http"
+
 // Times of starting and stopping everything.
 const (
 	startLimit = 2 * time.Minute
@@ -51,7 +54,7 @@ type stand struct {
 }
 
 // startStand starts the engine and everything in front of it. On an error nothing is left running.
-func startStand(ctx context.Context, dir, program string) (s *stand, err error) {
+func startStand(ctx context.Context, dir, program, kind string) (s *stand, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	s = &stand{dir: dir, program: program}
@@ -64,7 +67,11 @@ func startStand(ctx context.Context, dir, program string) (s *stand, err error) 
 	if err != nil {
 		return nil, err
 	}
-	raw, err := s.start(ctx, engine, program, "raw-upstream", "--listen", engine)
+	args := []string{"raw-upstream", "--listen", engine}
+	if kind == engineHTTP {
+		args = append(args, "--http")
+	}
+	raw, err := s.start(ctx, engine, program, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +79,7 @@ func startStand(ctx context.Context, dir, program string) (s *stand, err error) 
 	if err := s.startNginx(ctx, engine, raw.PID); err != nil {
 		return nil, err
 	}
-	return s, s.startMillrace(ctx, engine, raw.PID)
+	return s, s.startMillrace(ctx, engine, kind, raw.PID)
 }
 
 // start runs a program until it listens on address.
@@ -199,9 +206,9 @@ func isFile(path string) bool {
 const attachedModel = "bench/attached"
 
 // startMillrace starts `up` with both ways to an engine: the attached one, and one of its own behind an agent.
-func (s *stand) startMillrace(ctx context.Context, engine string, enginePID int) error {
+func (s *stand) startMillrace(ctx context.Context, engine, kind string, enginePID int) error {
 	u, err := trial.StartUp(ctx, trial.UpConfig{Binary: s.program, Data: filepath.Join(s.dir, "data"), ReadyFile: filepath.Join(s.dir, "ready.json"),
-		Args: []string{"--replicas", "1", "--engine-flag=--canned", "--attach", attachedModel + "=http://" + engine + ",engine=vllm"}})
+		Args: []string{"--replicas", "1", "--engine-flag=--canned=" + kind, "--attach", attachedModel + "=http://" + engine + ",engine=vllm"}})
 	if u != nil {
 		s.processes = append(s.processes, u.Process)
 	}

@@ -13,6 +13,7 @@ import (
 type GatewayReport struct {
 	At           time.Time    `json:"at"`
 	Machine      Machine      `json:"machine"`
+	Engine       string       `json:"engine"` // what its answers come from: "http" or "bare"
 	Rounds       int          `json:"rounds"`
 	RoundSeconds float64      `json:"round_seconds"`
 	Seconds      float64      `json:"seconds"` // of the whole run
@@ -155,7 +156,12 @@ func (r *GatewayReport) Print(w io.Writer) error {
 	if r.Machine.Nginx == "" {
 		fmt.Fprintln(t, "nginx is not installed (Debian: nginx-light): there is nothing to compare with")
 	}
-	fmt.Fprintf(t, "median of %d rounds of %gs, each way in turn; client and engine run on the same cores; %.0fs in all\n", r.Rounds, r.RoundSeconds, r.Seconds)
+	engine := "serves by Go's net/http"
+	if r.Engine != engineHTTP {
+		engine = "writes on bare connections"
+	}
+	fmt.Fprintf(t, "median of %d rounds of %gs, each way in turn; client and engine run on the same cores; the engine %s; %.0fs in all\n",
+		r.Rounds, r.RoundSeconds, engine, r.Seconds)
 	r.printSaturation(t)
 	r.printLatency(t)
 	fmt.Fprintf(t, "\nledger: %d requests were answered whole through Millrace, %d are booked \n", r.Books.Sent, r.Books.Booked)

@@ -53,7 +53,9 @@ func BenchmarkSim(b *testing.B) {
 }
 
 func BenchmarkRaw(b *testing.B) {
-	url := startRaw(b, sim.RawConfig{})
-	b.Run("whole", func(b *testing.B) { hammer(b, url, ask("How is the mill?", `,"max_tokens":20}`)) })
-	b.Run("stream100", func(b *testing.B) { hammer(b, url, ask("How is the mill?", withUsage)) })
+	for name, cfg := range map[string]sim.RawConfig{"bare": {}, "http": {HTTP: true}} {
+		url := startRaw(b, cfg)
+		b.Run(name+"/whole", func(b *testing.B) { hammer(b, url, ask("How is the mill?", `,"max_tokens":20}`)) })
+		b.Run(name+"/stream100", func(b *testing.B) { hammer(b, url, ask("How is the mill?", withUsage)) })
+	}
 }

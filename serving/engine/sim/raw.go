@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"strconv"
 	"sync"
@@ -14,25 +15,30 @@ import (
 )
 
 // Raw is the cheapest possible upstream, for measuring what stands in front of it: it answers every generation with the
-// same tokens, precomputed, on bare connections. It simulates nothing: no queue, no cache, no time.
+// same tokens, precomputed, on bare connections or (RawConfig.HTTP) through Go's net/http. It simulates nothing: no queue,
+// no cache, no time.
 //
 // A streamed answer has one chunk per token, RawConfig.Tokens of them or max_tokens when that is less, each written by
 // itself as engines do; a whole answer is one object with the same count. So a client that wants a small whole answer
 // through a gateway that always streams asks for a small max_tokens.
 type Raw struct {
 	cfg    RawConfig
-	chunks [2][][]byte // framed chunks, plain and with usage on each
-	ends   [][]byte    // by number of tokens: the last chunk with usage, the end mark, the end of the body
-	whole  [][]byte    // whole answers by number of tokens
-	fixed  map[string][]byte
+	chunks [2][]rawPart // plain and with usage on each
+	ends   []rawPart    // by number of tokens: the last chunk with usage, the end mark, the end of the body
+	whole  []rawPart    // whole answers by number of tokens
+	fixed  map[string]rawPart
 	tasks  sync.WaitGroup
 }
+
+// rawPart is something precomputed: as it goes over a bare connection, and within that what is the body's.
+type rawPart struct{ wire, body []byte }
 
 // RawConfig shapes the answers.
 type RawConfig struct {
 	Tokens int           `help:"Tokens of an answer that is not capped lower." default:"100"`
 	Gap    time.Duration `help:"Pause between chunks; 0 = none." default:"0s"`
 	Burst  bool          `help:"Write all chunks at once instead of one by one."`
+	HTTP   bool          `name:"http" help:"Serve with Go's net/http, as lean as a real engine's server may get, instead of on bare connections."`
 }
 
 // Limits of Raw.
@@ -53,13 +59,13 @@ func NewRaw(cfg RawConfig) (*Raw, error) {
 	if cfg.Tokens < 1 || cfg.Tokens > rawMaxTokens {
 		return nil, fmt.Errorf("sim: raw answers have 1 to %d tokens, not %d", rawMaxTokens, cfg.Tokens)
 	}
-	s := &Raw{cfg: cfg, fixed: map[string][]byte{}}
+	s := &Raw{cfg: cfg, fixed: map[string]rawPart{}}
 	var text []byte
 	for n := 0; n <= cfg.Tokens; n++ {
 		usage := fmt.Sprintf(`"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":{"cached_tokens":0}}`, rawPrompt, rawPrompt+n, n)
 		last := fmt.Sprintf("data: {%s.chunk\",\"created\":1700000000,\"model\":\"raw\",\"choices\":[{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"length\"}]}\n\n", rawID) +
 			fmt.Sprintf("data: {%s.chunk\",\"created\":1700000000,\"model\":\"raw\",\"system_fingerprint\":\"simulated\",\"choices\":[],%s}\n\ndata: [DONE]\n\n", rawID, usage)
-		s.ends = append(s.ends, append(frame(last), "0\r\n\r\n"...))
+		s.ends = append(s.ends, frame(last, "0\r\n\r\n"))
 		body := fmt.Sprintf(`{%s","created":1700000000,"model":"raw","choices":[{"index":0,"message":{"role":"assistant","content":"%s"},"logprobs":null,"finish_reason":"length"}],"system_fingerprint":"simulated",%s}`, rawID, text, usage)
 		s.whole = append(s.whole, whole("application/json", body))
 		p := &book.pieces[n%len(book.pieces)]
@@ -70,8 +76,8 @@ func NewRaw(cfg RawConfig) (*Raw, error) {
 		}
 		chunk := fmt.Sprintf("data: {%s.chunk\",\"created\":1700000000,\"model\":\"raw\",\"choices\":[{\"index\":0,\"delta\":{%s\"content\":\"%s\"},\"logprobs\":null,\"finish_reason\":null}]", rawID, role, p.json)
 		next := fmt.Sprintf(`"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":{"cached_tokens":0}}`, rawPrompt, rawPrompt+n+1, n+1)
-		s.chunks[0] = append(s.chunks[0], frame(chunk+"}\n\n"))
-		s.chunks[1] = append(s.chunks[1], frame(chunk+","+next+"}\n\n"))
+		s.chunks[0] = append(s.chunks[0], frame(chunk+"}\n\n", ""))
+		s.chunks[1] = append(s.chunks[1], frame(chunk+","+next+"}\n\n", ""))
 	}
 	s.fixed["/v1/models"] = whole("application/json", `{"object":"list","data":[{"id":"raw","object":"model","created":1700000000,"owned_by":"millrace-simulated"}]}`)
 	s.fixed["/health"] = whole("text/plain", "")
@@ -79,14 +85,23 @@ func NewRaw(cfg RawConfig) (*Raw, error) {
 	return s, nil
 }
 
-func frame(data string) []byte { return fmt.Appendf(nil, "%x\r\n%s\r\n", len(data), data) }
+// frame makes a chunk of a body; after follows it.
+func frame(data, after string) rawPart {
+	wire := fmt.Appendf(nil, "%x\r\n%s\r\n%s", len(data), data, after)
+	end := len(wire) - len(after) - len("\r\n")
+	return rawPart{wire, wire[end-len(data) : end]}
+}
 
-func whole(kind, body string) []byte {
-	return fmt.Appendf(nil, "%s%s\r\nContent-Length: %d\r\n\r\n%s", rawHead, kind, len(body), body)
+func whole(kind, body string) rawPart {
+	wire := fmt.Appendf(nil, "%s%s\r\nContent-Length: %d\r\n\r\n%s", rawHead, kind, len(body), body)
+	return rawPart{wire, wire[len(wire)-len(body):]}
 }
 
 // Serve answers on ln until ctx ends, then closes all connections and waits for them.
 func (s *Raw) Serve(ctx context.Context, ln net.Listener) error {
+	if s.cfg.HTTP {
+		return s.serveHTTP(ctx, ln)
+	}
 	defer s.tasks.Wait()
 	defer context.AfterFunc(ctx, func() { _ = ln.Close() })()
 	for {
@@ -126,9 +141,9 @@ func (s *Raw) converse(c net.Conn) error {
 		if body = rest; q.stream {
 			err = s.stream(c, q)
 		} else if fixed, ok := s.fixed[q.path]; ok {
-			_, err = c.Write(fixed)
+			_, err = c.Write(fixed.wire)
 		} else {
-			_, err = c.Write(s.whole[q.tokens])
+			_, err = c.Write(s.whole[q.tokens].wire)
 		}
 		if err != nil || q.close {
 			return err
@@ -205,14 +220,11 @@ func (s *Raw) inspect(q *rawRequest, body []byte) {
 }
 
 func (s *Raw) stream(c net.Conn, q rawRequest) error {
-	chunks := s.chunks[0]
-	if q.usage {
-		chunks = s.chunks[1]
-	}
 	parts := make(net.Buffers, 0, q.tokens+2)
 	parts = append(parts, []byte(rawStreamStart))
-	parts = append(parts, chunks[:q.tokens]...)
-	parts = append(parts, s.ends[q.tokens])
+	for p := range s.answer(q) {
+		parts = append(parts, p.wire)
+	}
 	if s.cfg.Burst {
 		_, err := parts.WriteTo(c)
 		return err
@@ -226,4 +238,20 @@ func (s *Raw) stream(c net.Conn, q rawRequest) error {
 		}
 	}
 	return nil
+}
+
+// answer is what a stream consists of.
+func (s *Raw) answer(q rawRequest) iter.Seq[rawPart] {
+	chunks := s.chunks[0]
+	if q.usage {
+		chunks = s.chunks[1]
+	}
+	return func(yield func(rawPart) bool) {
+		for _, p := range chunks[:q.tokens] {
+			if !yield(p) {
+				return
+			}
+		}
+		yield(s.ends[q.tokens])
+	}
 }

@@ -32,12 +32,12 @@ func startRaw(t testing.TB, cfg sim.RawConfig) string {
 }
 
 func TestRawAnswersLikeAnEngine(t *testing.T) {
-	for _, burst := range []bool{false, true} {
+	for _, cfg := range []sim.RawConfig{{}, {Burst: true}, {HTTP: true}, {HTTP: true, Burst: true}} {
 		d, err := engine.Lookup(engine.Sim)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &server{t: t, url: startRaw(t, sim.RawConfig{Burst: burst}), drv: d}
+		s := &server{t: t, url: startRaw(t, cfg), drv: d}
 		full := s.stream(chatPath, ask("x", `,"stream":true,"stream_options":{"include_usage":true}}`))
 		if len(full.chunks) != 102 || full.last.Vector[usage.Output] != 100 || full.lines[len(full.lines)-1] != "data: [DONE]" || full.broken != nil {
 			t.Errorf("%d chunks, %v, %v", len(full.chunks), full.last.Vector, full.broken)
