@@ -120,9 +120,11 @@ func (s *Service) RemoveMember(ctx context.Context, by Actor, org, user ids.ID) 
 	})
 }
 
-// changeMember runs change on a member while the owners are locked, and refuses to leave none.
+// changeMember runs change on a member while the owners are locked, and refuses to leave none. What the member's playground
+// was given under the old role ends.
 func (s *Service) changeMember(ctx context.Context, by Actor, org, user ids.ID, change func(pgx.Tx, *q.Queries, Role) error) error {
-	return s.system(ctx, func(tx pgx.Tx, rows *q.Queries) error {
+	var ended [][]byte
+	err := s.system(ctx, func(tx pgx.Tx, rows *q.Queries) error {
 		owners, err := rows.LockOwners(ctx, org)
 		if err != nil {
 			return err
@@ -136,7 +138,10 @@ func (s *Service) changeMember(ctx context.Context, by Actor, org, user ids.ID, 
 				return err
 			}
 		}
-		if err := change(tx, rows, Role(m.Role)); err != nil || !slices.Contains(owners, user) {
+		if err := change(tx, rows, Role(m.Role)); err != nil {
+			return err
+		}
+		if ended, err = s.endPlayground(ctx, rows, user, org); err != nil || !slices.Contains(owners, user) {
 			return err
 		}
 		if left, err := rows.LockOwners(ctx, org); err != nil || len(left) > 0 {
@@ -144,6 +149,10 @@ func (s *Service) changeMember(ctx context.Context, by Actor, org, user ids.ID, 
 		}
 		return fault.New(fault.Conflict, "An organization keeps at least one owner. Make somebody else an owner first.").WithCode("last_owner")
 	})
+	if err == nil {
+		s.noticeKeys(ctx, ended)
+	}
+	return err
 }
 
 // Memberships lists the organizations of a user: their own, or anybody's for an operator.

@@ -87,12 +87,13 @@ func (s *Service) setOperator(ctx context.Context, tx pgx.Tx, rows *q.Queries, b
 	return u, s.audit(ctx, tx, by, ids.Nil, "user.set_operator", ids.Format(ids.User, u.ID), old, u)
 }
 
-// DisableUser ends the user's sessions and refuses new ones. Operators only. It is no error to do it twice.
+// DisableUser ends the user's sessions and playground keys, and refuses new ones. Operators only. It is no error to do it twice.
 func (s *Service) DisableUser(ctx context.Context, by Actor, id ids.ID) (u User, err error) {
 	if err := by.RequireOperator(); err != nil {
 		return User{}, err
 	}
 	now := s.now()
+	var ended [][]byte
 	err = s.system(ctx, func(tx pgx.Tx, rows *q.Queries) error {
 		old, err := rows.GetUser(ctx, id)
 		if err != nil || old.DisabledAt != nil {
@@ -107,8 +108,14 @@ func (s *Service) DisableUser(ctx context.Context, by Actor, id ids.ID) (u User,
 		if err := rows.EndSessionsOfUser(ctx, q.EndSessionsOfUserParams{UserID: id, EndedAt: &now}); err != nil {
 			return err
 		}
+		if ended, err = s.endPlayground(ctx, rows, id, ids.Nil); err != nil {
+			return err
+		}
 		return s.audit(ctx, tx, by, ids.Nil, "user.disable", ids.Format(ids.User, id), userOf(old), u)
 	})
+	if err == nil {
+		s.noticeKeys(ctx, ended)
+	}
 	return u, err
 }
 

@@ -55,14 +55,16 @@ func (s *Service) Sessions(ctx context.Context, by Actor) (all []Session, err er
 	return all, err
 }
 
-// EndSession signs out one of the actor's own sessions. Ending an ended one is no error.
+// EndSession signs out one of the actor's own sessions, and ends the actor's playground keys with it: another session makes
+// itself a new one at its next request. Ending an ended session is no error.
 func (s *Service) EndSession(ctx context.Context, by Actor, id string) error {
 	hash, err := hex.DecodeString(id)
 	if err != nil {
 		return notFound("session")
 	}
 	now := s.now()
-	return s.system(ctx, func(tx pgx.Tx, rows *q.Queries) error {
+	var ended [][]byte
+	err = s.system(ctx, func(tx pgx.Tx, rows *q.Queries) error {
 		_, err := rows.EndSession(ctx, q.EndSessionParams{TokenHash: hash, UserID: by.User, EndedAt: &now})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
@@ -70,8 +72,21 @@ func (s *Service) EndSession(ctx context.Context, by Actor, id string) error {
 		if err != nil {
 			return err
 		}
+		if ended, err = s.endPlayground(ctx, rows, by.User, ids.Nil); err != nil {
+			return err
+		}
 		return s.audit(ctx, tx, by, ids.Nil, "session.end", ids.Format(ids.User, by.User), nil, nil)
 	})
+	if err == nil {
+		s.noticeKeys(ctx, ended)
+	}
+	return err
+}
+
+// endPlayground ends the hidden keys that a user's console pages hold, in one organization or (ids.Nil) in all, and gives
+// their hashes for noticeKeys after the commit.
+func (s *Service) endPlayground(ctx context.Context, rows *q.Queries, user, org ids.ID) ([][]byte, error) {
+	return rows.RevokeHiddenKeys(ctx, q.RevokeHiddenKeysParams{Now: s.now(), UserID: user, OrgID: org})
 }
 
 func sessionOf(r q.Session) Session {

@@ -10,6 +10,7 @@ package tenants
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"log/slog"
 	"strings"
@@ -71,6 +72,16 @@ func (s *Service) audit(ctx context.Context, tx pgx.Tx, by Actor, org ids.ID, ac
 func (s *Service) noticeOrg(ctx context.Context, org ids.ID) {
 	if err := s.notify.Publish(bus.NoticeKey, []byte(ids.Format(ids.Org, org))); err != nil {
 		slog.WarnContext(ctx, "tenants: gateways were not told of a change; they notice by themselves", "cause", err)
+	}
+}
+
+// noticeKeys tells gateways to forget what they know about these keys. Call it after the commit.
+func (s *Service) noticeKeys(ctx context.Context, hashes [][]byte) {
+	for _, h := range hashes {
+		if err := s.notify.Publish(bus.NoticeKey, []byte(hex.EncodeToString(h))); err != nil {
+			slog.WarnContext(ctx, "tenants: gateways were not told of ended keys; they notice by themselves", "cause", err)
+			return
+		}
 	}
 }
 

@@ -1287,6 +1287,40 @@ func (q *Queries) RevokeControlToken(ctx context.Context, arg RevokeControlToken
 	return i, err
 }
 
+const revokeHiddenKeys = `-- name: RevokeHiddenKeys :many
+UPDATE api_keys SET revoked_at = $1::timestamptz
+WHERE created_by = $2::uuid AND hidden AND revoked_at IS NULL AND expires_at > $1::timestamptz
+  AND ($3::uuid = '00000000-0000-0000-0000-000000000000' OR org_id = $3::uuid)
+RETURNING hash
+`
+
+type RevokeHiddenKeysParams struct {
+	Now    time.Time
+	UserID ids.ID
+	OrgID  ids.ID
+}
+
+// Ends the hidden keys that a person made, in one organization or (org_id nil) in all.
+func (q *Queries) RevokeHiddenKeys(ctx context.Context, arg RevokeHiddenKeysParams) ([][]byte, error) {
+	rows, err := q.db.Query(ctx, revokeHiddenKeys, arg.Now, arg.UserID, arg.OrgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var hash []byte
+		if err := rows.Scan(&hash); err != nil {
+			return nil, err
+		}
+		items = append(items, hash)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const setKeyRevoked = `-- name: SetKeyRevoked :one
 UPDATE api_keys SET revoked_at = $3 WHERE org_id = $1 AND id = $2 RETURNING org_id, id, project_id, name, hash, prefix, last4, created_by, created_at, expires_at, revoked_at, hidden, last_used_at, rpm, tpm, concurrency
 `

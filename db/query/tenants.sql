@@ -190,6 +190,13 @@ WHERE org_id = sqlc.arg(org_id) AND hidden = sqlc.arg(hidden) AND revoked_at IS 
 -- name: SetKeyRevoked :one
 UPDATE api_keys SET revoked_at = $3 WHERE org_id = $1 AND id = $2 RETURNING *;
 
+-- name: RevokeHiddenKeys :many
+-- Ends the hidden keys that a person made, in one organization or (org_id nil) in all.
+UPDATE api_keys SET revoked_at = sqlc.arg(now)::timestamptz
+WHERE created_by = sqlc.arg(user_id)::uuid AND hidden AND revoked_at IS NULL AND expires_at > sqlc.arg(now)::timestamptz
+  AND (sqlc.arg(org_id)::uuid = '00000000-0000-0000-0000-000000000000' OR org_id = sqlc.arg(org_id)::uuid)
+RETURNING hash;
+
 -- name: UpdateKey :one
 UPDATE api_keys SET name = $3, expires_at = $4, rpm = $5, tpm = $6, concurrency = $7 WHERE org_id = $1 AND id = $2 RETURNING *;
 
