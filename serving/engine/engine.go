@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"millrace/internal/fault"
@@ -157,9 +158,21 @@ func Families() []Family {
 // trailing slash or /v1.
 func CleanBase(raw string) (string, error) {
 	u, err := url.Parse(strings.TrimSpace(raw))
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return "", fault.New(fault.Invalid, "%q is not an engine's address: give a URL such as http://10.0.0.5:8000.", raw)
+	}
+	if !validPort(u) {
+		return "", fault.New(fault.Invalid, "%q is not an engine's address: a port is a number from 1 to 65535.", raw)
 	}
 	path := strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/v1")
 	return fmt.Sprintf("%s://%s%s", u.Scheme, u.Host, strings.TrimRight(path, "/")), nil
+}
+
+// validPort takes no port for the scheme's own; a colon alone is a port that was forgotten.
+func validPort(u *url.URL) bool {
+	if u.Port() == "" {
+		return !strings.HasSuffix(u.Host, ":")
+	}
+	n, err := strconv.ParseUint(u.Port(), 10, 16)
+	return err == nil && n > 0
 }

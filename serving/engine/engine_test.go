@@ -54,6 +54,8 @@ func TestCleanBase(t *testing.T) {
 	for raw, want := range map[string]string{
 		"http://a:8000": "http://a:8000", "http://a:8000/": "http://a:8000", " https://h/v1/ ": "https://h", "https://h/openai/v1": "https://h/openai",
 		"a:8000": "", "ftp://a": "", "http://u:p@a": "", "http://a?x=1": "", "": "", "http://": "",
+		"http://a:65535": "http://a:65535", "http://a:99999": "", "http://a:65536": "", "http://a:0": "", "http://:8000": "", "http://a:": "",
+		"http://[::1]:8000/v1": "http://[::1]:8000",
 	} {
 		if got, err := engine.CleanBase(raw); got != want || (err == nil) == (want == "") {
 			t.Errorf("%q: %q, %v", raw, got, err)

@@ -122,6 +122,24 @@ func TestRequestsForOneKeyShareOneQuery(t *testing.T) {
 	})
 }
 
+// A client that goes on with a revoked key costs a query per HardTTL, however often it comes.
+func TestARevokedKeyInUseIsReadOncePerHardTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newFakeSource()
+		key, h := src.add(somebody())
+		src.revoke(h)
+		a := start(t, src, never)
+		const minutes = 2
+		for range minutes * 60 * 10 {
+			mustRefuse(t, a, key, "api_key_revoked")
+			sleep(100 * time.Millisecond)
+		}
+		if got, most := src.count(), 1+int(minutes*time.Minute/HardTTL); got > most {
+			t.Errorf("%d queries in %d minutes, want at most %d", got, minutes, most)
+		}
+	})
+}
+
 func TestUnknownKeysAreRememberedBrieflyAndBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newFakeSource()

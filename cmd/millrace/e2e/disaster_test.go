@@ -49,6 +49,9 @@ func TestReconcileBesideARunningUpAndOnAStoppedOne(t *testing.T) {
 	mine.bill(t, got.Request)
 	explained(t, c.Data)
 	stopUp(t, u)
+	if strings.Contains(u.Said(), "WARNING") {
+		t.Errorf("a warning without a cause:\n%s", u.Said())
+	}
 	report := explained(t, c.Data)
 	if !strings.Contains(report, "billed") || !strings.Contains(report, "77") || strings.Contains(report, "rated no further") {
 		t.Errorf("the tokens are not in it:\n%s", report)
@@ -77,6 +80,9 @@ func TestLogGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	u = startUp(t, c)
+	if !strings.Contains(u.Said(), "WARNING: the usage log is gone") {
+		t.Errorf("nobody is told:\n%s", u.Said())
+	}
 	mine.at(u)
 	agrees(t, kept, mine.bill(t, kept.Request))
 	after := mine.must(t, trial.Ask{Prompt: "a new log", MaxTokens: 20})

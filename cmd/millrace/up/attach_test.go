@@ -19,6 +19,7 @@ func TestAttachFlag(t *testing.T) {
 	for bad, says := range map[string]string{
 		"http://127.0.0.1:8000":             "NAME=URL",
 		"x=ftp://a":                         "address",
+		"x=http://127.0.0.1:99999":          "from 1 to 65535",
 		"x=http://a,engine=warp":            "Known families",
 		"x=http://a,colour=red":             "unknown option",
 		"x=http://a,key-env=NOT_SET_AT_ALL": "is empty",

@@ -22,6 +22,10 @@ type logAddress struct {
 
 // startLog runs NATS. It listens on loopback, with a token of this start's own, for `millrace reconcile` alone.
 func (u *instance) startLog(ctx context.Context) error {
+	if u.lostLog() {
+		u.say.step("WARNING: the usage log is gone (nats/ is missing or empty): a new one begins. Requests that the old one held and that were not "+
+			"rated yet cannot be billed any more; `millrace reconcile --data %s` says how many. All that was rated is in the database.", u.folder.Path())
+	}
 	dir, err := u.folder.Dir("nats")
 	if err != nil {
 		return err
@@ -38,6 +42,15 @@ func (u *instance) startLog(ctx context.Context) error {
 		return err
 	}
 	return datafolder.WriteFile(u.folder.Path(logFile), text, 0o600)
+}
+
+// lostLog reports whether an earlier life's usage log is missing. The database survives that, so the start goes on.
+func (u *instance) lostLog() bool {
+	if _, err := os.Stat(u.folder.Path(logFile)); err != nil {
+		return false // no earlier life came so far
+	}
+	in, err := os.ReadDir(u.folder.Path("nats"))
+	return errors.Is(err, os.ErrNotExist) || err == nil && len(in) == 0
 }
 
 // besideLog connects to the log of the `up` that runs on a data folder.
