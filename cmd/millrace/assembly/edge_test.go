@@ -3,6 +3,7 @@ package assembly
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -108,4 +109,28 @@ func TestNothingBehindARequestOfTwoLengthsIsServed(t *testing.T) {
 	if n := strings.Count(string(text), "HTTP/1.1 "); n != 1 || served.Load() != 1 || !strings.Contains(string(text), "\r\nConnection: close\r\n") {
 		t.Errorf("%d answers, %d requests served:\n%s", n, served.Load(), text)
 	}
+}
+
+// call asks the control API.
+func call(t *testing.T, url, method, bearer, body string, into any) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+bearer)
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatalf("%v: %d %s", err, resp.StatusCode, text)
+	}
+	return resp.StatusCode
 }

@@ -150,7 +150,7 @@ func (s *Server) awaitFleet(ctx context.Context) {
 
 // linked reaches a host through its own link, when this process has the hub that it is linked to.
 func (s *Server) linked(host ids.ID) (net.Conn, error) {
-	if s.Hub == nil {
+	if !s.cfg.Roles.Hub {
 		return nil, fmt.Errorf("host %s can be reached through its hub only, and this process plays no hub", host)
 	}
 	return s.Hub.DialLink(host)

@@ -44,7 +44,7 @@ type Server struct {
 	Report    *report.Service
 	Catalogue *catalogue.Catalogue
 	Router    *route.Router
-	Hub       *hub.Hub // nil without the hub role
+	Hub       *hub.Hub // with the role control alone it only listens to what other processes' hubs tell; nil without both roles
 
 	gateway *gateway
 	open    *live.Hub // browsers' event streams; nil without the control role
@@ -98,7 +98,7 @@ func (s *Server) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.Roles.Hub {
+	if c.Roles.Hub || c.Roles.Control {
 		s.startHub()
 	}
 	if c.Roles.Gateway {
@@ -149,8 +149,14 @@ func (s *Server) startWorker() error {
 	return s.startReconcile()
 }
 
+// startHub also serves a process that plays no hub: pages and control API read the state of the fleet from it. No agent
+// reaches that one, and it leaves the probing of attached units to the others.
 func (s *Server) startHub() {
-	s.Hub = hub.New(hub.Config{DB: s.cfg.DB, Bus: s.cfg.Facts, CA: s.cfg.CA, Clock: s.cfg.Clock, Attached: s.attached})
+	c := hub.Config{DB: s.cfg.DB, Bus: s.cfg.Facts, CA: s.cfg.CA, Clock: s.cfg.Clock}
+	if s.cfg.Roles.Hub {
+		c.Attached = s.attached
+	}
+	s.Hub = hub.New(c)
 	s.life.run("hub", s.Hub.Run)
 }
 

@@ -5,25 +5,13 @@ import (
 	"log/slog"
 	"net/http"
 
-	"millrace/agents/hub"
 	"millrace/api/control"
 	controldomain "millrace/api/control/domain"
 	"millrace/billing/report"
-	"millrace/internal/fault"
-	"millrace/tenants"
 	"millrace/web"
 	webdomain "millrace/web/domain"
 	"millrace/web/live"
 )
-
-// noHub stands in where this process plays no hub: hosts are known from the database, live state is another process's.
-type noHub struct{}
-
-func (noHub) Live() hub.Live { return hub.Live{} }
-
-func (noHub) JoinToken(context.Context, string, tenants.Actor) (string, error) {
-	return "", fault.New(fault.Unavailable, "This process plays no hub. Ask one that does (roles hub and control together).")
-}
 
 // surfaces makes the control API and the pages.
 func (s *Server) surfaces() (api, pages http.Handler, err error) {
@@ -31,20 +19,16 @@ func (s *Server) surfaces() (api, pages http.Handler, err error) {
 	if !c.Roles.Control {
 		return nil, nil, nil
 	}
-	fleet := webdomain.Fleet(noHub{})
-	if s.Hub != nil {
-		fleet = s.Hub
-	}
 	lag, err := report.ListenForLag(c.Bus, c.Clock)
 	if err != nil {
 		return nil, nil, err
 	}
 	s.life.onEnd("rater's lag", func(context.Context) error { lag.Close(); return nil })
-	ports := controldomain.New(controldomain.Deps{DB: c.DB, Bus: c.Bus, Report: s.Report, Fleet: fleet, Lag: lag, Clock: c.Clock, Version: c.Version})
+	ports := controldomain.New(controldomain.Deps{DB: c.DB, Bus: c.Bus, Report: s.Report, Fleet: s.Hub, Lag: lag, Clock: c.Clock, Version: c.Version})
 	api = control.New(control.Deps{Tenants: s.Tenants, Keys: s.Keys, Credit: s.Credit, Prices: s.Prices, Catalogue: s.Catalogue,
 		Fleet: ports.Fleet, Books: ports.Books, System: ports.System, Clock: c.Clock})
 	site := webdomain.New(webdomain.Deps{DB: c.DB, Tenants: s.Tenants, Keys: s.Keys, Credit: s.Credit, Prices: s.Prices, Report: s.Report, Lag: lag,
-		Catalogue: s.Catalogue, Fleet: fleet, Clock: c.Clock, HubURL: c.HubURL})
+		Catalogue: s.Catalogue, Fleet: s.Hub, Clock: c.Clock, HubURL: c.HubURL})
 	s.open = live.NewHub()
 	stop, err := webdomain.Nudge(c.Bus, c.Facts, s.open, c.Clock)
 	if err != nil {
