@@ -149,17 +149,28 @@ func TestARecordThatArrivesLateIsWaitedFor(t *testing.T) {
 	w := newWorld(t)
 	e := w.event(w.placed, 50, usage.Complete)
 	w.write(e)
-	arrived := make(chan struct{})
-	go func() {
-		defer close(arrived)
-		time.Sleep(300 * time.Millisecond) // the first look finds none; whether it does is not what is tested
-		w.journal(e.Attempts[0].ID, "serve", 100, 50, "complete")
-	}()
-	r, err := reconcile.Run(t.Context(), reconcile.Config{DB: w.db, Bus: w.bus, Clock: clock.System, Settle: patience})
-	<-arrived
-	if err != nil || r.Unexplained {
+	look := &asked{}
+	r, err := reconcile.Run(t.Context(), reconcile.Config{DB: w.db, Bus: w.bus, Clock: look, Settle: time.Nanosecond})
+	if err != nil || !r.Unexplained {
+		t.Fatalf("one look does not miss the record: %v\n%s", err, text(t, r))
+	}
+	late := &asked{at: look.times, do: func() { w.journal(e.Attempts[0].ID, "serve", 100, 50, "complete") }}
+	if r, err = reconcile.Run(t.Context(), reconcile.Config{DB: w.db, Bus: w.bus, Clock: late, Settle: patience}); err != nil || r.Unexplained {
 		t.Fatalf("%v\n%s", err, text(t, r))
 	}
+}
+
+// asked is a clock that does something when it is asked a certain time.
+type asked struct {
+	times, at int
+	do        func()
+}
+
+func (a *asked) Now() time.Time {
+	if a.times++; a.times == a.at {
+		a.do()
+	}
+	return clock.System.Now()
 }
 
 func TestARaterThatStandsStillLowersTheWatermark(t *testing.T) {

@@ -104,8 +104,7 @@ func TestFaultsInMidStream(t *testing.T) {
 		{"no finish", gatetest.Stream(half + done)},
 		{"an abort", gatetest.Stream(half + finish("abort", 2) + done)},
 		{"a reset", func(c net.Conn, _ int) bool {
-			gatetest.Send(c, gatetest.StreamHead, gatetest.Chunk(half))
-			time.Sleep(20 * time.Millisecond) // let it be read before the reset throws it away
+			gatetest.SendTaken(c, gatetest.StreamHead, gatetest.Chunk(half)) // a reset throws away what was not read
 			_ = c.(*net.TCPConn).SetLinger(0)
 			return false
 		}},

@@ -66,7 +66,7 @@ func TestTheClientLeavesEarly(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			sent, left := make(chan struct{}), make(chan struct{})
 			e := gatetest.NewEngine(t, func(c net.Conn, _ int) bool {
-				gatetest.Send(c, gatetest.StreamHead, gatetest.Chunk(tt.sent))
+				gatetest.SendTaken(c, gatetest.StreamHead, gatetest.Chunk(tt.sent))
 				close(sent)
 				gatetest.Gone(c)
 				close(left)
@@ -76,7 +76,6 @@ func TestTheClientLeavesEarly(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
 				<-sent
-				time.Sleep(50 * time.Millisecond) // the gate reads what was sent
 				cancel()
 			}()
 			req, _ := http.NewRequestWithContext(ctx, "POST", s.URL, strings.NewReader(request(tt.members)))

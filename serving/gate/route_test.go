@@ -24,8 +24,8 @@ import (
 func place(t *testing.T, s *gatetest.Stand, family engine.Family, engines ...*gatetest.Engine) (units []ids.ID) {
 	t.Helper()
 	addresses := map[ids.ID]string{}
-	dial := func(ctx context.Context, host ids.ID, _ string, _ bool) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(addresses[host], "http://"))
+	dial := func(ctx context.Context, to catalogue.Agent) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(addresses[to.Host], "http://"))
 	}
 	s.Model.Units = nil
 	for i, e := range engines {

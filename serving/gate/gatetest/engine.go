@@ -114,6 +114,18 @@ func Chunk(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
 // Send writes to the gate; a gate that has gone is no error of the script.
 func Send(c net.Conn, parts ...string) { _, _ = io.WriteString(c, strings.Join(parts, "")) }
 
+// more is more than the two ends of a connection hold of what nobody has read, in bytes.
+const more = 16 << 20
+
+// SendTaken sends, and comes back when the gate has read it: comments follow, more of them than a connection can hold.
+func SendTaken(c net.Conn, parts ...string) {
+	Send(c, parts...)
+	comments := Chunk(strings.Repeat(":\n\n", 20_000))
+	for sent := 0; sent < more; sent += len(comments) {
+		Send(c, comments)
+	}
+}
+
 // Stream answers with a whole event stream in one write.
 func Stream(body string) Script {
 	return func(c net.Conn, _ int) bool {
