@@ -40,9 +40,9 @@ type GrantInput struct {
 	Org            ids.ID
 	Kind           GrantKind
 	Amount         money.Nano
-	Reason         string // shown to the customer
-	IdempotencyKey string // the caller's; unique per organization
-	ExpiresAt      time.Time
+	Reason         string         // shown to the customer
+	IdempotencyKey string         // the caller's; unique per organization
+	ExpiresAt      time.Time      // refused: nothing ends credit yet
 	Actor          string         // who gives it; Desk.Grant fills it in
 	From           ledger.Account // what paid credit is debited to; "" = ledger.Cash. A top-up names StripeClearing
 }
@@ -64,7 +64,7 @@ func grantOf(r q.CreditGrant) Grant {
 		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt}
 }
 
-func (in *GrantInput) check(now time.Time) error {
+func (in *GrantInput) check() error {
 	in.Reason = strings.TrimSpace(in.Reason)
 	invalid := func(param, message string) error { return fault.New(fault.Invalid, "%s", message).WithParam(param) }
 	switch {
@@ -76,8 +76,8 @@ func (in *GrantInput) check(now time.Time) error {
 		return invalid("reason", "Give a reason of at most 500 bytes: the customer sees it.")
 	case in.IdempotencyKey == "" || len(in.IdempotencyKey) > maxKey:
 		return invalid("idempotency_key", "Give an idempotency key of at most 200 bytes.")
-	case !in.ExpiresAt.IsZero() && !in.ExpiresAt.After(now):
-		return invalid("expires_at", "Credit cannot expire in the past.")
+	case !in.ExpiresAt.IsZero():
+		return invalid("expires_at", "Credit cannot have an end date: nothing would take it back then.")
 	}
 	return nil
 }
@@ -86,15 +86,12 @@ func (in *GrantInput) check(now time.Time) error {
 // or nothing. fresh=false says that the key was used before for the same credit, which is what it gives then; for other
 // credit the key is a Conflict. The caller checks who asks, and calls Tell after the commit.
 func GiveCredit(ctx context.Context, tx q.DBTX, in GrantInput, now time.Time) (g Grant, fresh bool, err error) {
-	if err := in.check(now); err != nil {
+	if err := in.check(); err != nil {
 		return Grant{}, false, err
 	}
 	queries := q.New(tx)
 	p := q.InsertGrantParams{OrgID: in.Org, ID: ids.New(), Kind: string(in.Kind), AmountNano: int64(in.Amount), Reason: in.Reason,
 		IdempotencyKey: in.IdempotencyKey, CreatedBy: in.Actor, CreatedAt: now}
-	if !in.ExpiresAt.IsZero() {
-		p.ExpiresAt = &in.ExpiresAt
-	}
 	if found, err := queries.ScopeExists(ctx, q.ScopeExistsParams{Scope: string(OrgScope), OrgID: in.Org, ScopeID: in.Org}); err != nil {
 		return Grant{}, false, fmt.Errorf("credit: find the organization: %w", err)
 	} else if !found {

@@ -71,7 +71,7 @@ func TestGrantsThatAreRefused(t *testing.T) {
 		"a novel":       func(in *credit.GrantInput) { in.Reason = strings.Repeat("x", 501) },
 		"no key":        func(in *credit.GrantInput) { in.IdempotencyKey = "" },
 		"unknown kind":  func(in *credit.GrantInput) { in.Kind = "gift" },
-		"expired":       func(in *credit.GrantInput) { in.ExpiresAt = time.Now().Add(-time.Hour) },
+		"with an end":   func(in *credit.GrantInput) { in.ExpiresAt = time.Now().Add(time.Hour) },
 		"no such owner": func(in *credit.GrantInput) { in.Org = ids.New() },
 	} {
 		in := credit.GrantInput{Org: p.Org, Kind: credit.Paid, Amount: usd, Reason: "r", IdempotencyKey: name}

@@ -359,7 +359,7 @@ func TestImpossibleUsageIsKeptWithItsReason(t *testing.T) {
 	w.write(e)
 	w.rateAll()
 	waiting := w.waiting()
-	if len(waiting) != 1 || waiting[0].Reason != "what the engine counted cannot be: "+e.Doubt {
+	if len(waiting) != 1 || waiting[0].Reason != "the engine's count cannot be right: "+e.Doubt {
 		t.Fatalf("%+v", waiting)
 	}
 	var kept usage.Event

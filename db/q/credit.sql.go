@@ -521,8 +521,8 @@ func (q *Queries) InsertEpoch(ctx context.Context, arg InsertEpochParams) (time.
 }
 
 const insertGrant = `-- name: InsertGrant :one
-INSERT INTO credit_grants (org_id, id, kind, amount_nano, reason, idempotency_key, created_by, created_at, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+INSERT INTO credit_grants (org_id, id, kind, amount_nano, reason, idempotency_key, created_by, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (org_id, idempotency_key) DO NOTHING
 RETURNING org_id, id, kind, amount_nano, reason, idempotency_key, created_by, created_at, expires_at
 `
@@ -536,7 +536,6 @@ type InsertGrantParams struct {
 	IdempotencyKey string
 	CreatedBy      string
 	CreatedAt      time.Time
-	ExpiresAt      *time.Time
 }
 
 // ---- grants ------------------------------------------------------------------------------------------------------
@@ -550,7 +549,6 @@ func (q *Queries) InsertGrant(ctx context.Context, arg InsertGrantParams) (Credi
 		arg.IdempotencyKey,
 		arg.CreatedBy,
 		arg.CreatedAt,
-		arg.ExpiresAt,
 	)
 	var i CreditGrant
 	err := row.Scan(

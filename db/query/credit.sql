@@ -197,8 +197,8 @@ SELECT time_zone FROM orgs WHERE org_id = $1;
 
 -- ---- grants ------------------------------------------------------------------------------------------------------
 -- name: InsertGrant :one
-INSERT INTO credit_grants (org_id, id, kind, amount_nano, reason, idempotency_key, created_by, created_at, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+INSERT INTO credit_grants (org_id, id, kind, amount_nano, reason, idempotency_key, created_by, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (org_id, idempotency_key) DO NOTHING
 RETURNING *;
 

@@ -88,7 +88,7 @@ func (e *Event) Validate() error {
 	case len(e.Attempts) > MaxAttempts || len(e.Budgets) > MaxBudgets || len(e.Raw) > MaxRawBytes || len(e.Doubt) > MaxDoubtBytes:
 		return errors.New("usage: event above its size limits")
 	case e.Usage == Impossible && e.Doubt != "":
-		return fmt.Errorf("usage: what the engine counted cannot be: %s", e.Doubt)
+		return fmt.Errorf("usage: the engine's count cannot be right: %s", e.Doubt)
 	}
 	return e.Usage.Validate()
 }

@@ -56,7 +56,7 @@ var Impossible = Vector{Input: -1, Requests: 1}
 // Validate refuses impossible usage: it is quarantined, never charged.
 func (v Vector) Validate() error {
 	if v == Impossible {
-		return errors.New("usage: what the engine counted cannot be")
+		return errors.New("usage: the engine's count cannot be right")
 	}
 	for c, n := range v {
 		if n < 0 || n > MaxTokens {

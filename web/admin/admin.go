@@ -36,6 +36,7 @@ type Reader interface {
 	Revenue(ctx context.Context, month report.Span) ([]RevenueRow, error) // settled usage of one UTC calendar month
 	Reconcile(ctx context.Context) (Reconciliation, error)                // the last run; zero At when there was none
 	Exceptions(ctx context.Context, after string) (ExceptionList, error)
+	Quarantined(ctx context.Context, id ids.ID) (QuarantinedDetail, error)
 	Audit(ctx context.Context, after string) (AuditList, error)
 	Outbox(ctx context.Context) (Outbox, error)
 }
@@ -47,6 +48,10 @@ type Writer interface {
 	GrantCredit(ctx context.Context, who session.Viewer, g Grant) error
 	// PublishPrice adds an immutable version. A zero Effective means from now on.
 	PublishPrice(ctx context.Context, who session.Viewer, p NewPrice) error
+	// BookQuarantined charges an event in quarantine after all; one that still cannot be booked is a Conflict.
+	BookQuarantined(ctx context.Context, who session.Viewer, id ids.ID) error
+	// DismissQuarantined decides that it is never charged, and why. Both decisions are made once.
+	DismissQuarantined(ctx context.Context, who session.Viewer, id ids.ID, why string) error
 	// JoinToken makes a one-time token and the command line that uses it on a new host.
 	JoinToken(ctx context.Context, who session.Viewer) (Join, error)
 	// Attach adds an engine or provider that someone already runs, as a unit without a host. It returns the model it
@@ -97,6 +102,11 @@ func Register(g *echo.Group, d Deps) {
 	g.POST(Root+"/units/:id/detach", in(p.detach))
 	g.GET(Root+"/reconcile", in(p.reconcile))
 	g.GET(Root+"/exceptions", in(p.exceptions))
+	g.GET(Root+"/quarantine/:id", in(p.quarantined))
+	g.GET(Root+"/quarantine/:id/book", in(p.bookForm))
+	g.POST(Root+"/quarantine/:id/book", in(p.book))
+	g.GET(Root+"/quarantine/:id/dismiss", in(p.dismissForm))
+	g.POST(Root+"/quarantine/:id/dismiss", in(p.dismiss))
 	g.GET(Root+"/audit", in(p.audit))
 	g.GET(Root+"/outbox", in(p.outbox))
 }

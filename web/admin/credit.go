@@ -2,13 +2,11 @@ package admin
 
 import (
 	"net/http"
-	"time"
 	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
 	"millrace/internal/ids"
-	"millrace/web/report"
 	"millrace/web/session"
 	"millrace/web/ui"
 )
@@ -72,13 +70,6 @@ func (p *pages) readGrant(f *ui.Form, org ids.ID) Grant {
 	}
 	if n := utf8.RuneCountInString(g.Reason); n == 0 || n > maxReason {
 		f.Fail("reason", "Say why, in at most 300 characters. The customer sees it in the ledger.")
-	}
-	if d := f.Get("ends"); d != "" {
-		day, err := time.Parse(report.DateLayout, d)
-		g.Ends = day.AddDate(0, 0, 1) // usable to the end of that day
-		if err != nil || !g.Ends.After(p.Clock.Now()) {
-			f.Fail("ends", "Choose a day that is not in the past, or leave it empty.")
-		}
 	}
 	return g
 }

@@ -46,10 +46,12 @@ type Reconciled struct {
 	Watermark  time.Time // everything older was compared
 	Difference money.Nano
 	Tokens     int64 // unexplained difference in tokens
+
+	Unexplained bool // there is a difference of any kind, also one that is neither money nor tokens
 }
 
 // OK reports that nothing is unexplained.
-func (r Reconciled) OK() bool { return r.Difference == 0 && r.Tokens == 0 }
+func (r Reconciled) OK() bool { return !r.Unexplained && r.Difference == 0 && r.Tokens == 0 }
 
 // Customer is an organization in the list.
 type Customer struct {
@@ -118,7 +120,6 @@ type Grant struct {
 	Org    ids.ID
 	Amount money.Nano
 	Promo  bool
-	Ends   time.Time // zero = never
 	Reason string
 }
 
@@ -150,18 +151,36 @@ type ReconcileLine struct {
 
 // ExceptionList is what the money path could not book as usual.
 type ExceptionList struct {
-	Quarantine []Quarantined
+	Quarantine []Quarantined // that waits for a decision
+	Waiting    int64         // how many do, on all pages
 	Overruns   []Overrun
 	Next       string // cursor of older ones of both kinds
 }
 
-// Quarantined is an event that was put aside and not charged.
+// Quarantined is an event that was set aside and not charged. What of it cannot be read is empty.
 type Quarantined struct {
-	At      time.Time
+	ID      ids.ID
+	At      time.Time // when it was set aside
 	Request ids.ID
 	OrgName string
 	Model   string
 	Reason  string
+}
+
+// QuarantinedDetail is one event in quarantine, as its gateway logged it.
+type QuarantinedDetail struct {
+	Quarantined
+	Org                  ids.ID
+	Key                  string
+	Started, First, Done time.Time
+	Ending               usage.Ending
+	Status               int // HTTP
+	Usage                usage.Vector
+	Reported             string // the engine's own usage object
+	Logged               string // the whole event
+	Decision             string // booked or dismissed; "" = it waits
+	DecidedBy, Why       string
+	DecidedAt            time.Time
 }
 
 // Overrun is what a customer received above an allotment; the operator bears it.

@@ -37,28 +37,6 @@ func (p *pages) reconcile(c echo.Context) error {
 	return ui.Render(c, http.StatusOK, reconcilePage(page, r, g))
 }
 
-func (p *pages) exceptions(c echo.Context) error {
-	after, u := c.QueryParam("after"), report.AddressOf(c)
-	list, err := p.Read.Exceptions(c.Request().Context(), after)
-	if err != nil {
-		return err
-	}
-	page := ui.Page{Title: "Exceptions", Path: Root + "/exceptions", Lead: "What the money path did not book as usual. None of it was charged to a customer."}
-	return ui.Render(c, http.StatusOK, exceptionsPage(page, quarantineGrid(list.Quarantine), overrunGrid(list.Overruns), paging(u, after, list.Next)))
-}
-
-func quarantineGrid(rows []Quarantined) ui.Grid {
-	g := ui.Grid{
-		Caption: "Quarantine", Cards: true,
-		Columns: []ui.Column{{Name: "When"}, {Name: "Customer"}, {Name: "Model"}, {Name: "Why", Wrap: true}, {Name: "Request", Mono: true}},
-		Empty:   ui.Blank{Icon: "check", Title: "Nothing in quarantine", Text: "Usage that cannot be right, for example a billion tokens, is put aside here and never charged."},
-	}
-	for _, r := range rows {
-		g.Rows = append(g.Rows, ui.Row{ui.At(r.At), ui.T(r.OrgName), ui.T(r.Model), ui.T(r.Reason), ui.T(ids.Format(ids.Request, r.Request))})
-	}
-	return g
-}
-
 func overrunGrid(rows []Overrun) ui.Grid {
 	g := ui.Grid{
 		Caption: "Overruns", Cards: true,
@@ -69,6 +47,22 @@ func overrunGrid(rows []Overrun) ui.Grid {
 		g.Rows = append(g.Rows, ui.Row{ui.At(r.At), ui.T(r.OrgName), ui.USD(r.Amount), ui.T(r.Reason), ui.T(ids.Format(ids.Request, r.Request))})
 	}
 	return g
+}
+
+func (p *pages) exceptions(c echo.Context) error {
+	after, u := c.QueryParam("after"), report.AddressOf(c)
+	list, err := p.Read.Exceptions(c.Request().Context(), after)
+	if err != nil {
+		return err
+	}
+	page := ui.Page{Title: "Exceptions", Path: exceptionsTop, Lead: "What the money path did not book as usual. None of it was charged to a customer."}
+	switch c.QueryParam("done") {
+	case "booked":
+		page.Toast = "Booked. The request is in the books."
+	case "dismissed":
+		page.Toast = "Dismissed. The request is never charged."
+	}
+	return ui.Render(c, http.StatusOK, exceptionsPage(page, list.Waiting, quarantineGrid(list.Quarantine), overrunGrid(list.Overruns), paging(u, after, list.Next)))
 }
 
 func (p *pages) audit(c echo.Context) error {

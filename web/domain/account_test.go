@@ -99,7 +99,7 @@ func TestAudit(t *testing.T) {
 		said[e.Action+" "+e.Target] = e // the newest
 	}
 	for key, change := range map[string]string{
-		"credit.grant credit":         "$0.0070 promotional, ends 1 Jan 2027 00:00 UTC: Welcome",
+		"credit.grant credit":         "$0.0070 promotional: Welcome",
 		"key.create key support-bot":  "name support-bot",
 		"project.create project bots": "name bots",
 		"org.create Acme Robotics":    "failure policy delivered, name Acme Robotics, price book standard, time zone Asia/Kolkata",

@@ -147,6 +147,9 @@ func (n names) thing(target string) string {
 		if strings.HasPrefix(target, ids.Grant+"_") {
 			return "credit"
 		}
+		if strings.HasPrefix(target, ids.Aside+"_") {
+			return "an event in quarantine"
+		}
 		return target
 	}
 	prefix, _, _ := strings.Cut(target, "_")

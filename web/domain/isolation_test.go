@@ -61,19 +61,21 @@ func TestNobodyReachesAnother(t *testing.T) {
 func TestOperatorsPagesAreForOperators(t *testing.T) {
 	s := newShop(t)
 	b, o := s.site.Business, s.site.Operate
+	aside := s.aside(s.event(), "impossible")
 	ways := map[string]func(ctx context.Context) error{
-		"Overview":   func(ctx context.Context) error { _, err := b.Overview(ctx); return err },
-		"Customers":  func(ctx context.Context) error { _, err := b.Customers(ctx, "", ""); return err },
-		"Models":     func(ctx context.Context) error { _, err := b.Models(ctx); return err },
-		"Model":      func(ctx context.Context) error { _, err := b.Model(ctx, s.small.ID); return err },
-		"Hosts":      func(ctx context.Context) error { _, err := b.Hosts(ctx); return err },
-		"Host":       func(ctx context.Context) error { _, err := b.Host(ctx, s.host); return err },
-		"Units":      func(ctx context.Context) error { _, err := b.Units(ctx); return err },
-		"Unit":       func(ctx context.Context) error { _, err := b.Unit(ctx, s.sim); return err },
-		"Reconcile":  func(ctx context.Context) error { _, err := b.Reconcile(ctx); return err },
-		"Exceptions": func(ctx context.Context) error { _, err := b.Exceptions(ctx, ""); return err },
-		"Audit":      func(ctx context.Context) error { _, err := b.Audit(ctx, ""); return err },
-		"Outbox":     func(ctx context.Context) error { _, err := b.Outbox(ctx); return err },
+		"Overview":    func(ctx context.Context) error { _, err := b.Overview(ctx); return err },
+		"Customers":   func(ctx context.Context) error { _, err := b.Customers(ctx, "", ""); return err },
+		"Models":      func(ctx context.Context) error { _, err := b.Models(ctx); return err },
+		"Model":       func(ctx context.Context) error { _, err := b.Model(ctx, s.small.ID); return err },
+		"Hosts":       func(ctx context.Context) error { _, err := b.Hosts(ctx); return err },
+		"Host":        func(ctx context.Context) error { _, err := b.Host(ctx, s.host); return err },
+		"Units":       func(ctx context.Context) error { _, err := b.Units(ctx); return err },
+		"Unit":        func(ctx context.Context) error { _, err := b.Unit(ctx, s.sim); return err },
+		"Reconcile":   func(ctx context.Context) error { _, err := b.Reconcile(ctx); return err },
+		"Exceptions":  func(ctx context.Context) error { _, err := b.Exceptions(ctx, ""); return err },
+		"Quarantined": func(ctx context.Context) error { _, err := b.Quarantined(ctx, aside); return err },
+		"Audit":       func(ctx context.Context) error { _, err := b.Audit(ctx, ""); return err },
+		"Outbox":      func(ctx context.Context) error { _, err := b.Outbox(ctx); return err },
 		"Revenue": func(ctx context.Context) error {
 			_, err := b.Revenue(ctx, pages.Span{From: begin.Truncate(day), To: now.Truncate(day)})
 			return err
@@ -96,6 +98,8 @@ func TestOperatorsPagesAreForOperators(t *testing.T) {
 		"GrantCredit":  o.GrantCredit(t.Context(), who, grantOf(s.acme.ID, "1", "to myself")),
 		"PublishPrice": o.PublishPrice(t.Context(), who, admin.NewPrice{Model: s.small.ID}),
 		"Detach":       o.Detach(t.Context(), who, s.real),
+		"Book":         o.BookQuarantined(t.Context(), who, aside),
+		"Dismiss":      o.DismissQuarantined(t.Context(), who, aside, "mine"),
 	}
 	_, changes["CreateCustomer"] = o.CreateCustomer(t.Context(), who, admin.NewCustomer{Name: "x", Email: "x@x.example", Zone: "UTC"})
 	_, changes["JoinToken"] = o.JoinToken(t.Context(), who)

@@ -15,14 +15,13 @@ import (
 const (
 	exceptionsPerPage = 50
 	mailsShown        = 100
-	quarantinePrefix  = "quar" // of cursors
 )
 
 // Exceptions is a page of both kinds; the cursor has the last of each.
 func (b business) Exceptions(ctx context.Context, after string) (admin.ExceptionList, error) {
 	by := operator(ctx)
 	aside, over, _ := strings.Cut(after, ".")
-	lastAside, lastOver := cursor(quarantinePrefix, aside), cursor(ids.Request, over)
+	lastAside, lastOver := cursor(ids.Aside, aside), cursor(ids.Request, over)
 	put, err := b.Report.Quarantine(ctx, by, lastAside, exceptionsPerPage)
 	if err != nil {
 		return admin.ExceptionList{}, err
@@ -31,9 +30,10 @@ func (b business) Exceptions(ctx context.Context, after string) (admin.Exception
 	if err != nil {
 		return admin.ExceptionList{}, err
 	}
-	var out admin.ExceptionList
+	a, err := b.Report.Attention(ctx, by, b.Clock.Now())
+	out := admin.ExceptionList{Waiting: a.Quarantined}
 	for _, x := range put {
-		out.Quarantine = append(out.Quarantine, admin.Quarantined{At: x.At, Request: x.Event.ID, OrgName: x.OrgName, Model: x.Model, Reason: x.Reason})
+		out.Quarantine = append(out.Quarantine, quarantinedOf(x))
 		lastAside = x.ID
 	}
 	for _, x := range overruns {
@@ -42,9 +42,37 @@ func (b business) Exceptions(ctx context.Context, after string) (admin.Exception
 	}
 	if len(put) == exceptionsPerPage || len(overruns) == exceptionsPerPage {
 		// A kind of which there is nothing yet starts over; it has nothing on the next page either, unless it just came.
-		out.Next = ids.Format(quarantinePrefix, lastAside) + "." + ids.Format(ids.Request, lastOver)
+		out.Next = ids.Format(ids.Aside, lastAside) + "." + ids.Format(ids.Request, lastOver)
 	}
-	return out, nil
+	return out, err
+}
+
+func quarantinedOf(x report.Quarantined) admin.Quarantined {
+	return admin.Quarantined{ID: x.ID, At: x.At, Request: x.Event.ID, OrgName: x.OrgName, Model: x.Model, Reason: x.Reason}
+}
+
+// Quarantined is one event in quarantine, with the decision about it.
+func (b business) Quarantined(ctx context.Context, id ids.ID) (admin.QuarantinedDetail, error) {
+	x, err := b.Report.Quarantined(ctx, operator(ctx), id)
+	if err != nil {
+		return admin.QuarantinedDetail{}, err
+	}
+	e := x.Event
+	out := admin.QuarantinedDetail{Quarantined: quarantinedOf(x), Org: x.Org, Key: x.Key, Ending: e.Ending, Status: e.Status, Usage: e.Usage,
+		Reported: string(e.Raw), Logged: strings.ToValidUTF8(string(x.Logged), "\uFFFD")}
+	if e.ID != ids.Nil {
+		out.Started, out.Done = milli(e.StartedMS), milli(e.EndedMS)
+	}
+	if e.FirstTokenMS != 0 {
+		out.First = milli(e.FirstTokenMS)
+	}
+	if d := x.Decided; d != nil {
+		out.Decision, out.DecidedAt, out.Why = d.Decision, d.At, d.Why
+		var called names
+		called, err = b.names(ctx, []string{d.By})
+		out.DecidedBy = called.of(d.By)
+	}
+	return out, err
 }
 
 // overrunReason says what is known of why a charge found no allotment.

@@ -13,6 +13,7 @@ import (
 	"millrace/agents/hub"
 	"millrace/billing/credit"
 	"millrace/billing/price"
+	"millrace/billing/rate"
 	"millrace/db"
 	"millrace/db/q"
 	"millrace/internal/fault"
@@ -59,23 +60,30 @@ func (b business) CreateCustomer(ctx context.Context, who session.Viewer, in adm
 	return org.ID, b.Tenants.RequestLink(ctx, in.Email)
 }
 
-// grantFields are the form's names for what billing/credit complains about.
-var grantFields = map[string]string{"expires_at": "ends"}
-
 // GrantCredit gives credit, once per form.
 func (b business) GrantCredit(ctx context.Context, who session.Viewer, g admin.Grant) error {
-	in := credit.GrantInput{Org: g.Org, Kind: credit.Paid, Amount: g.Amount, Reason: g.Reason, ExpiresAt: g.Ends, IdempotencyKey: "form " + ids.Format(ids.Grant, g.ID)}
+	in := credit.GrantInput{Org: g.Org, Kind: credit.Paid, Amount: g.Amount, Reason: g.Reason, IdempotencyKey: "form " + ids.Format(ids.Grant, g.ID)}
 	if g.Promo {
 		in.Kind = credit.Promotional
 	}
 	_, fresh, err := b.Credit.Grant(ctx, staff(who), in)
 	if err != nil {
-		return rename(err, grantFields)
+		return err
 	}
 	if !fresh {
 		return fault.New(fault.Conflict, "This form was sent already: the credit was granted once. Look at the customer's page.").WithCode("form_sent")
 	}
 	return nil
+}
+
+// BookQuarantined charges an event in quarantine after all.
+func (b business) BookQuarantined(ctx context.Context, who session.Viewer, id ids.ID) error {
+	return rate.NewDesk(b.DB, b.Clock).Redrive(ctx, staff(who), id)
+}
+
+// DismissQuarantined decides that an event in quarantine is never charged.
+func (b business) DismissQuarantined(ctx context.Context, who session.Viewer, id ids.ID, why string) error {
+	return rate.NewDesk(b.DB, b.Clock).Dismiss(ctx, staff(who), id, why)
 }
 
 // priceFields are the form's names for what billing/price complains about.

@@ -37,16 +37,7 @@ func storedRun(row q.ReconcileRun) (*reconcile.Report, error) {
 }
 
 func outcome(r *reconcile.Report) admin.Reconciled {
-	out := admin.Reconciled{At: r.At, Watermark: r.Watermark, Difference: r.UnexplainedNano, Tokens: r.UnexplainedTokens}
-	if r.Unexplained && out.OK() {
-		// What is counted in rows is neither money nor tokens; the page must not call it agreement.
-		for _, l := range r.Lines {
-			if !l.Explained {
-				out.Tokens += max(l.Difference, -l.Difference)
-			}
-		}
-	}
-	return out
+	return admin.Reconciled{At: r.At, Watermark: r.Watermark, Difference: r.UnexplainedNano, Tokens: r.UnexplainedTokens, Unexplained: r.Unexplained}
 }
 
 // reconcileLine shows what is, and in the note what should be when the two part.

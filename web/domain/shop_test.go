@@ -94,17 +94,17 @@ func (s *shop) engines() {
 	s.host = hosts[0].ID
 }
 
-// credit gives Acme $20 paid and $0.001 promotional that ends, and Bluefin $5.
+// credit gives Acme $20 paid and $0.001 promotional, and Bluefin $5.
 func (s *shop) credit() {
 	s.t.Helper()
-	give := func(org tenants.Org, kind credit.GrantKind, amount, reason string, ends time.Time) {
-		_, _, err := s.desk.Grant(s.t.Context(), s.root, credit.GrantInput{Org: org.ID, Kind: kind, Amount: usd(s.t, amount), Reason: reason, IdempotencyKey: reason, ExpiresAt: ends})
+	give := func(org tenants.Org, kind credit.GrantKind, amount, reason string) {
+		_, _, err := s.desk.Grant(s.t.Context(), s.root, credit.GrantInput{Org: org.ID, Kind: kind, Amount: usd(s.t, amount), Reason: reason, IdempotencyKey: reason})
 		s.must(err)
 		s.clock.Advance(time.Minute)
 	}
-	give(s.acme, credit.Paid, "20", "Invoice 7", time.Time{})
-	give(s.acme, credit.Promotional, "0.007", "Welcome", time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
-	give(s.bluefin, credit.Paid, "5", "Invoice 8", time.Time{})
+	give(s.acme, credit.Paid, "20", "Invoice 7")
+	give(s.acme, credit.Promotional, "0.007", "Welcome")
+	give(s.bluefin, credit.Paid, "5", "Invoice 8")
 }
 
 func (s *shop) keysOfAll() {

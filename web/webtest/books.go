@@ -94,19 +94,6 @@ func (b business) Reconcile(context.Context) (admin.Reconciliation, error) {
 	}, nil
 }
 
-func (b business) Exceptions(context.Context, string) (admin.ExceptionList, error) {
-	if b.f.state == Fresh {
-		return admin.ExceptionList{}, nil
-	}
-	return admin.ExceptionList{
-		Quarantine: []admin.Quarantined{{At: ago(5 * time.Hour), Request: id(kindRequest, 300), OrgName: "Bluefin Search", Model: "acme/llama-70b", Reason: "output count 4194305 is impossible"}},
-		Overruns: []admin.Overrun{
-			{At: ago(days(3)), Request: id(kindRequest, 301), OrgName: "Acme Robotics", Amount: usd("0.002904"), Reason: "arrived after the gateway's fence"},
-			{At: ago(days(9)), Request: id(kindRequest, 302), OrgName: "Bluefin Search", Amount: usd("0.000314"), Reason: "hold could not be extended in time"},
-		},
-	}, nil
-}
-
 func (b business) Audit(context.Context, string) (admin.AuditList, error) {
 	b.f.mu.Lock()
 	defer b.f.mu.Unlock()
@@ -139,7 +126,7 @@ func (b business) GrantCredit(_ context.Context, who session.Viewer, g admin.Gra
 	for i := range b.f.orgs {
 		if b.f.orgs[i].ID == g.Org {
 			b.f.orgs[i].Balance += g.Amount
-			b.f.grants = slices.Insert(b.f.grants, 0, admin.GrantLine{At: Now, Amount: g.Amount, Left: g.Amount, Promo: g.Promo, Ends: g.Ends, Reason: g.Reason, By: who.Email})
+			b.f.grants = slices.Insert(b.f.grants, 0, admin.GrantLine{At: Now, Amount: g.Amount, Left: g.Amount, Promo: g.Promo, Reason: g.Reason, By: who.Email})
 			return nil
 		}
 	}

@@ -18,6 +18,7 @@ func path(prefix, kind string, id ids.ID) string { return prefix + ids.Format(ki
 func Pages() []Page {
 	key := path("/keys/", ids.Key, id(kindKey, 1))
 	org, model, host, unit := path("/admin/customers/", ids.Org, id(kindOrg, 1)), path("/admin/models/", ids.Model, id(kindModel, 0)), path("/admin/hosts/", ids.Host, id(kindHost, 7)), path("/admin/units/", ids.Unit, id(kindUnit, 1))
+	aside := func(n int) string { return path("/admin/quarantine/", ids.Aside, id(kindAside, n)) }
 	newKey := "id=" + id(kindKey, 77).String() + "&project=" + ids.Format(ids.Project, id(kindProject, 1))
 	out := []Page{
 		{Name: "login", Path: "/login"},
@@ -66,6 +67,14 @@ func Pages() []Page {
 		{Name: "admin-detach", Path: path("/admin/units/", ids.Unit, id(kindUnit, 5)) + "/detach", Who: Operator},
 		{Name: "admin-reconcile", Path: "/admin/reconcile", Who: Operator},
 		{Name: "admin-exceptions", Path: "/admin/exceptions", Who: Operator},
+		{Name: "admin-quarantined", Path: aside(0), Who: Operator},
+		{Name: "admin-quarantined-figures", Path: aside(1), Who: Operator},
+		{Name: "admin-quarantined-garbage", Path: aside(2), Who: Operator},
+		{Name: "admin-quarantined-decided", Path: aside(3), Who: Operator},
+		{Name: "admin-quarantine-book", Path: aside(1) + "/book", Who: Operator},
+		{Name: "admin-quarantine-book-bad", Path: aside(0) + "/book", Who: Operator, Form: "x=1", Status: 422},
+		{Name: "admin-quarantine-dismiss", Path: aside(0) + "/dismiss", Who: Operator},
+		{Name: "admin-quarantine-dismiss-bad", Path: aside(0) + "/dismiss", Who: Operator, Form: "reason=+", Status: 422},
 		{Name: "admin-audit", Path: "/admin/audit", Who: Operator},
 		{Name: "admin-outbox", Path: "/admin/outbox", Who: Operator},
 	}

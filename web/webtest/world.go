@@ -25,6 +25,7 @@ const (
 	kindRequest
 	kindUser
 	kindTxn
+	kindAside
 )
 
 // world is everything that can be read.

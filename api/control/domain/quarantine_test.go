@@ -32,7 +32,7 @@ func TestARequestInQuarantineIsToldWithItsReason(t *testing.T) {
 	w := newWorld(t)
 	e := w.event()
 	e.Usage, e.Doubt = usage.Impossible, "5000 tokens were generated, at most 50 were asked for"
-	path := w.aside(e, "what the engine counted cannot be: "+e.Doubt)
+	path := w.aside(e, "the engine's count cannot be right: "+e.Doubt)
 	var r control.Request
 	w.call("GET", "/orgs/"+ids.Format(ids.Org, w.org.ID)+"/requests/"+ids.Format(ids.Request, e.ID), "", http.StatusOK, &r)
 	if r.Ending != "quarantined" || r.Charged.Nano != 0 || r.Tokens != (control.Tokens{}) || r.Model != "demo/small" || r.Status != 200 || r.Quarantine == nil || !strings.HasSuffix(r.Quarantine.Reason, e.Doubt) {
