@@ -112,7 +112,7 @@ func TestDiskFull(t *testing.T) {
 
 	// Now to the last byte, under load: there may be no time to refuse. A store that could not write once takes nothing
 	// more; it is opened anew when there is room.
-	stop := steady(t.Context(), mine)
+	load := steady(t.Context(), mine)
 	remove = fill(t, disk, 0)
 	eventually(t, "new requests are refused", func() bool {
 		return mine.chat(trial.Ask{Prompt: "room?", MaxTokens: 5}).Status == http.StatusServiceUnavailable
@@ -120,7 +120,7 @@ func TestDiskFull(t *testing.T) {
 	remove()
 	eventually(t, "it serves again", func() bool { return mine.chat(trial.Ask{Prompt: "room again?", MaxTokens: 5}).Whole })
 	whole := 0
-	for _, a := range stop() {
+	for _, a := range load.stop() {
 		if a.got.Whole {
 			whole++
 			agrees(t, a.got, mine.bill(t, a.got.Request))

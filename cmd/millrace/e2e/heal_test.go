@@ -41,29 +41,53 @@ type asked struct {
 	got trial.Answer
 }
 
-// steady asks without a pause until stop, and gives all answers.
-func steady(ctx context.Context, c *customer) (stop func() []asked) {
+// load is requests without a pause, and their answers.
+type load struct {
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	mu     sync.Mutex
+	all    []asked
+}
+
+// steady asks without a pause until stop.
+func steady(ctx context.Context, c *customer) *load {
 	ctx, cancel := context.WithCancel(ctx)
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	var all []asked
+	l := &load{cancel: cancel}
 	for range 4 {
-		wg.Go(func() {
+		l.wg.Go(func() {
 			for ctx.Err() == nil {
 				at := time.Now()
 				got := c.chat(trial.Ask{Prompt: "are you there?", MaxTokens: 20, Stream: true})
-				mu.Lock()
-				all = append(all, asked{at, got})
-				mu.Unlock()
+				l.mu.Lock()
+				l.all = append(l.all, asked{at, got})
+				l.mu.Unlock()
 			}
 		})
 	}
-	return func() []asked {
-		cancel()
-		wg.Wait()
-		return all
-	}
+	return l
 }
+
+// whole is how many answers came whole so far.
+func (l *load) whole() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range l.all {
+		if a.got.Whole {
+			n++
+		}
+	}
+	return n
+}
+
+// stop ends the load and gives all answers.
+func (l *load) stop() []asked {
+	l.cancel()
+	l.wg.Wait()
+	return l.all
+}
+
+// enough are answers that show that a load is well under way.
+const enough = 40
 
 func TestKilledEngineAndAgentHeal(t *testing.T) {
 	u := startUp(t, config(folder(t)))
@@ -75,17 +99,17 @@ func TestKilledEngineAndAgentHeal(t *testing.T) {
 		if victim == "agent" {
 			pid = h.agents[0]
 		}
-		stop := steady(t.Context(), mine)
-		time.Sleep(300 * time.Millisecond) // the load is under way
+		load := steady(t.Context(), mine)
+		eventually(t, "the load is under way", func() bool { return load.whole() >= enough })
 		killed := time.Now()
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 		within(t, routerNotices, "the router stops sending to a dead "+victim, func() bool { return eligible(mine, t) == 1 })
 		within(t, healLimit, "a dead "+victim+" heals", func() bool { return eligible(mine, t) == 2 })
-		healed := time.Now()
-		eventually(t, "it serves again", func() bool { return time.Since(healed) > 500*time.Millisecond })
-		answers := stop()
+		healed, before := time.Now(), load.whole()
+		eventually(t, "it serves again", func() bool { return load.whole() >= before+enough })
+		answers := load.stop()
 		broken := 0
 		for _, a := range answers {
 			if a.got.Whole {
