@@ -52,8 +52,9 @@ type Writer interface {
 	BookQuarantined(ctx context.Context, who session.Viewer, id ids.ID) error
 	// DismissQuarantined decides that it is never charged, and why. Both decisions are made once.
 	DismissQuarantined(ctx context.Context, who session.Viewer, id ids.ID, why string) error
-	// JoinToken makes a one-time token and the command line that uses it on a new host.
-	JoinToken(ctx context.Context, who session.Viewer) (Join, error)
+	// JoinToken makes a one-time token and the command line that uses it on a new host; "" lets a name be made up. The name
+	// of a known host gives that one a new identity. Refused input is a fault.Invalid whose Param is name.
+	JoinToken(ctx context.Context, who session.Viewer, name string) (Join, error)
 	// Attach adds an engine or provider that someone already runs, as a unit without a host. It returns the model it
 	// serves, which may be new and without a price.
 	Attach(ctx context.Context, who session.Viewer, a Attachment) (model ids.ID, err error)
@@ -92,6 +93,7 @@ func Register(g *echo.Group, d Deps) {
 	g.POST(Root+"/models/:id/price", in(p.publishPrice))
 	g.GET(Root+"/revenue", in(p.revenue))
 	g.GET(Root+"/hosts", in(p.hosts))
+	g.GET(Root+"/hosts/join", in(p.joinForm))
 	g.POST(Root+"/hosts/join", in(p.join))
 	g.GET(Root+"/hosts/:id", in(p.host))
 	g.GET(Root+"/units", in(p.units))

@@ -57,8 +57,10 @@ type Host struct {
 	CPU      string // "AMD EPYC 9654, 96 cores"
 	Memory   int64  // bytes
 	GPUs     []GPU
-	Units    []string // names of units on it
-	Note     string   // why it is not well; may be empty
+	// Simulated says that its engines are simulated, or its inventory came from a file.
+	Simulated bool
+	Units     []string // names of units on it
+	Note      string   // why it is not well; may be empty
 }
 
 // HostState is how a host is.
@@ -148,7 +150,7 @@ type Join struct {
 type Attachment struct {
 	Name       string // public model name
 	URL        string
-	Engine     string // vllm, sglang, trtllm, deepinfer, llamacpp, openai
+	Engine     string // an engine.Family
 	ModelThere string // the engine's own model name; empty = the same
 	Key        string // upstream key; empty = none
 }

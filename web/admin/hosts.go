@@ -34,12 +34,12 @@ func hostGrid(hosts []Host) ui.Grid {
 	g := ui.Grid{
 		Caption: "Hosts", Cards: true,
 		Columns: []ui.Column{{Name: "Host"}, {Name: "State"}, {Name: "Accelerators"}, {Name: "Units", Wrap: true}, {Name: "Agent", Mono: true}, {Name: "Last seen"}},
-		Empty:   ui.Blank{Icon: "server", Title: "No hosts yet", Text: "Make a join command above and run it on a machine with GPUs. The token in it works once; the host then has an identity of its own."},
+		Empty:   ui.Blank{Icon: "server", Title: "No hosts yet", Text: "Join a machine with GPUs: it needs one command. The token in it works once; the host then has an identity of its own."},
 	}
 	for _, h := range hosts {
 		state := ui.N(ui.Tag(h.State.tone(), string(h.State)), string(h.State))
 		g.Rows = append(g.Rows, ui.Row{
-			ui.L(hostPath(h.ID), h.Name).WithSub(h.Group), state.WithSub(h.Note), ui.T(h.accelerators()).WithSub(h.CPU),
+			ui.L(hostPath(h.ID), h.Name).WithSub(h.Group), state.WithSub(h.Note), h.hardwareCell(),
 			ui.T(strings.Join(h.Units, ", ")), ui.T(h.Agent), ui.Ago(h.LastSeen),
 		})
 	}
@@ -52,6 +52,13 @@ func (h Host) accelerators() string {
 		return "CPU only"
 	}
 	return strconv.Itoa(len(h.GPUs)) + " × " + h.GPUs[0].Name
+}
+
+func (h Host) hardwareCell() ui.Cell {
+	if h.Simulated {
+		return ui.N(hardware(h), h.accelerators()+" (simulated engines or hardware)").WithSub(h.CPU)
+	}
+	return ui.T(h.accelerators()).WithSub(h.CPU)
 }
 
 // racks groups hosts for the drawing, in the order they come.
@@ -68,6 +75,9 @@ func racks(hosts []Host) []ui.RackView {
 		}
 		if len(h.GPUs) == 0 {
 			v.Note = "CPU only"
+		}
+		if h.Simulated {
+			v.Note = "simulated engines or hardware"
 		}
 		for _, x := range h.GPUs {
 			title := "GPU " + strconv.Itoa(x.Index)
@@ -148,10 +158,24 @@ func memoryText(bytes int64) string {
 	return strconv.FormatInt((bytes+gib/2)/gib, 10) + " GiB"
 }
 
+func (p *pages) joinForm(c echo.Context) error { return p.showJoin(c, http.StatusOK, &ui.Form{}) }
+
+func (p *pages) showJoin(c echo.Context, status int, f *ui.Form) error {
+	page := ui.Page{Title: "Join a host", Path: hostsTop, Up: &ui.Link{Href: hostsTop, Text: "Hosts"}, Lead: "Makes a command to run on the machine. The token in it works once."}
+	return ui.Render(c, status, joinForm(page, f))
+}
+
 // join shows the token in the answer itself: it is never in an address or a cache.
 func (p *pages) join(c echo.Context) error {
 	ui.NoStore(c)
-	j, err := p.Write.JoinToken(c.Request().Context(), session.Must(c))
+	f, err := ui.ReadForm(c)
+	if err != nil {
+		return err
+	}
+	j, err := p.Write.JoinToken(c.Request().Context(), session.Must(c), f.Get("name"))
+	if err != nil && f.Absorb(err) {
+		return p.showJoin(c, http.StatusUnprocessableEntity, f)
+	}
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"millrace/internal/fault"
 	"millrace/internal/ids"
+	"millrace/serving/engine"
 	"millrace/web/session"
 	"millrace/web/ui"
 )
@@ -93,10 +94,16 @@ func (p *pages) findUnit(c echo.Context) (Unit, error) {
 	return p.Read.Unit(c.Request().Context(), id)
 }
 
-// engines are the personalities an attached engine can have.
-var engines = []ui.Option{
-	{Value: "vllm", Text: "vLLM"}, {Value: "sglang", Text: "SGLang"}, {Value: "trtllm", Text: "TensorRT-LLM"}, {Value: "deepinfer", Text: "DeepInfer"},
-	{Value: "llamacpp", Text: "llama.cpp"}, {Value: "openai", Text: "Another OpenAI-compatible service"},
+// engines are the families that an attached engine can be of: those that have a driver.
+func engines() (out []ui.Option) {
+	for _, f := range engine.Families() {
+		text := string(f)
+		if d, err := engine.Lookup(f); err == nil {
+			text = d.Label()
+		}
+		out = append(out, ui.Option{Value: string(f), Text: text})
+	}
+	return out
 }
 
 func (p *pages) attachForm(c echo.Context) error {
@@ -121,7 +128,7 @@ func (p *pages) attach(c echo.Context) error {
 	if u, err := url.Parse(a.URL); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		f.Fail("url", "Enter an address like http://10.0.0.5:8000, without a key in it.")
 	}
-	if !slices.ContainsFunc(engines, func(o ui.Option) bool { return o.Value == a.Engine }) {
+	if !slices.Contains(engine.Families(), engine.Family(a.Engine)) {
 		f.Fail("engine", "Choose what answers there.")
 	}
 	if f.OK() {

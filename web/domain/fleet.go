@@ -95,7 +95,7 @@ func (b business) Host(ctx context.Context, id ids.ID) (admin.Host, error) {
 
 func (m *machines) host(h q.PageHostsRow, now time.Time) admin.Host {
 	o := m.observed[h.ID]
-	out := admin.Host{ID: h.ID, Name: h.Name, Group: h.Domain, State: admin.HostConnected, Joined: h.JoinedAt, Agent: h.AgentVersion, Memory: o.MemoryBytes}
+	out := admin.Host{ID: h.ID, Name: h.Name, Group: h.Domain, State: admin.HostConnected, Joined: h.JoinedAt, Agent: h.AgentVersion, Memory: o.MemoryBytes, Simulated: o.Simulated}
 	if out.Group == "" {
 		out.Group = h.Provider + " · " + h.Region
 	}
@@ -115,9 +115,6 @@ func (m *machines) host(h q.PageHostsRow, now time.Time) admin.Host {
 	}
 	if o.CPUs > 0 {
 		out.CPU = fmt.Sprintf("%d CPUs", o.CPUs)
-		if o.Simulated {
-			out.CPU += ", simulated engines or hardware"
-		}
 	}
 	for _, g := range o.GPUs {
 		out.GPUs = append(out.GPUs, admin.GPU{Index: g.Index, Name: g.Model, State: ui.GPUFree})

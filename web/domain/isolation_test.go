@@ -102,7 +102,7 @@ func TestOperatorsPagesAreForOperators(t *testing.T) {
 		"Dismiss":      o.DismissQuarantined(t.Context(), who, aside, "mine"),
 	}
 	_, changes["CreateCustomer"] = o.CreateCustomer(t.Context(), who, admin.NewCustomer{Name: "x", Email: "x@x.example", Zone: "UTC"})
-	_, changes["JoinToken"] = o.JoinToken(t.Context(), who)
+	_, changes["JoinToken"] = o.JoinToken(t.Context(), who, "h1")
 	_, changes["Attach"] = o.Attach(t.Context(), who, admin.Attachment{Name: "x", URL: "http://127.0.0.1:1", Engine: "vllm"})
 	for name, err := range changes {
 		if !fault.Is(err, fault.Forbidden) {

@@ -8,8 +8,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"millrace/agents/hub"
 	"millrace/billing/credit"
+	"millrace/db"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/tenants"
@@ -159,10 +162,20 @@ func TestPublishPrice(t *testing.T) {
 func TestJoinToken(t *testing.T) {
 	s := newShop(t)
 	ctx, who := s.as(s.staff), s.viewer(s.staff)
-	a, err := s.site.Operate.JoinToken(ctx, who)
+	a, err := s.site.Operate.JoinToken(ctx, who, "")
 	s.must(err)
-	b, err := s.site.Operate.JoinToken(ctx, who)
+	b, err := s.site.Operate.JoinToken(ctx, who, "ber-04")
 	s.must(err)
+	if _, err := s.site.Operate.JoinToken(ctx, who, "no name"); !fault.Is(err, fault.Invalid) || fault.Of(err).Param != "name" {
+		t.Errorf("a name with a blank: %v", err)
+	}
+	var named int
+	s.must(s.db.InTx(ctx, db.System(), func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, "SELECT count(*) FROM join_tokens WHERE host_name = 'ber-04'").Scan(&named)
+	}))
+	if named != 1 {
+		t.Errorf("%d tokens for the name that was given", named)
+	}
 	if !strings.HasPrefix(a.Command, "millrace-agent --hub "+hubURL+" --join mrj_") || !a.Expires.Equal(now.Add(hub.TokenLife)) || a.Command == b.Command {
 		t.Errorf("commands %q and %q, expiry %v", a.Command, b.Command, a.Expires)
 	}

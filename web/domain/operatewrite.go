@@ -126,15 +126,18 @@ func (b business) modelName(id ids.ID) (string, error) {
 	return "", fault.New(fault.NotFound, "There is no such model.").WithCode("model_not_found")
 }
 
-// hostNameBytes makes the name of a host that joins unlike every other's.
+// hostNameBytes makes the made-up name of a host that joins unlike every other's.
 const hostNameBytes = 4
 
 // JoinToken makes a one-time token and the command that uses it. Gateways reach the host through its own link, so that
 // nothing has to reach the machine.
-func (b business) JoinToken(ctx context.Context, who session.Viewer) (admin.Join, error) {
-	var random [hostNameBytes]byte
-	_, _ = rand.Read(random[:]) // crypto/rand.Read never fails
-	token, err := b.Fleet.JoinToken(ctx, "host-"+hex.EncodeToString(random[:]), staff(who))
+func (b business) JoinToken(ctx context.Context, who session.Viewer, name string) (admin.Join, error) {
+	if name == "" {
+		var random [hostNameBytes]byte
+		_, _ = rand.Read(random[:]) // crypto/rand.Read never fails
+		name = "host-" + hex.EncodeToString(random[:])
+	}
+	token, err := b.Fleet.JoinToken(ctx, name, staff(who))
 	if err != nil {
 		return admin.Join{}, err
 	}

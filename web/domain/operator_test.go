@@ -192,7 +192,7 @@ func TestFleet(t *testing.T) {
 		t.Fatalf("hosts %+v", hosts)
 	}
 	g := hosts[1]
-	if g.State != admin.HostConnected || g.Group != "rack-a" || g.Agent != "1.2.3" || g.Address != "https://10.0.0.1:9000" || g.CPU != "96 CPUs, simulated engines or hardware" || g.Memory != 256<<30 ||
+	if g.State != admin.HostConnected || g.Group != "rack-a" || g.Agent != "1.2.3" || g.Address != "https://10.0.0.1:9000" || g.CPU != "96 CPUs" || !g.Simulated || g.Memory != 256<<30 ||
 		!slices.Equal(g.Units, []string{"small/gpu-1"}) || g.Note != "" || now.Sub(g.LastSeen).Abs() > time.Minute {
 		t.Errorf("gpu-1 %+v", g)
 	}

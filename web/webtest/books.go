@@ -3,6 +3,7 @@ package webtest
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"millrace/internal/fault"
@@ -146,7 +147,10 @@ func (b business) PublishPrice(_ context.Context, who session.Viewer, p admin.Ne
 	return nil
 }
 
-func (b business) JoinToken(context.Context, session.Viewer) (admin.Join, error) {
+func (b business) JoinToken(_ context.Context, _ session.Viewer, name string) (admin.Join, error) {
+	if strings.Contains(name, " ") {
+		return admin.Join{}, fault.New(fault.Invalid, "A host's name has letters, digits and ._- and at most 63 characters.").WithParam("name")
+	}
 	return admin.Join{Command: "millrace-agent --control wss://ops.millrace.example:8443 --token mj_4Tq9fW2xJ0aLr8", Expires: Now.Add(time.Hour)}, nil
 }
 

@@ -70,7 +70,7 @@ func (w *world) fleetWorld() {
 		}
 		w.hosts = append(w.hosts, h)
 	}
-	w.hosts = append(w.hosts, admin.Host{ID: id(kindHost, 20), Name: "laptop", Group: "This machine", State: admin.HostConnected, LastSeen: ago(time.Second), Joined: ago(days(1)), Agent: "0.1.0", CPU: "8 cores", Memory: 16 << 30, Units: []string{"sim/1"}},
+	w.hosts = append(w.hosts, admin.Host{ID: id(kindHost, 20), Name: "laptop", Group: "This machine", State: admin.HostConnected, LastSeen: ago(time.Second), Joined: ago(days(1)), Agent: "0.1.0", CPU: "8 cores", Memory: 16 << 30, Simulated: true, Units: []string{"sim/1"}},
 		admin.Host{ID: id(kindHost, 21), Name: "ams-01", Group: "Amsterdam", State: admin.HostLost, LastSeen: ago(9 * time.Minute), Joined: ago(days(30)), Agent: "0.1.0", GPUs: []admin.GPU{{Index: 0, Name: "NVIDIA H100", State: ui.GPUFailed}, {Index: 1, Name: "NVIDIA H100", State: ui.GPUFailed}}, Note: "no word for 9 minutes"})
 	q := func(p50, p95 int) ui.Quantiles {
 		return ui.Quantiles{P50: time.Duration(p50) * time.Millisecond, P95: time.Duration(p95) * time.Millisecond}
