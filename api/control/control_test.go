@@ -227,6 +227,27 @@ func TestPrices(t *testing.T) {
 	}
 }
 
+func TestAPriceBeginsNowOrLater(t *testing.T) {
+	f := setup(t)
+	var m Model
+	f.want(f.send("POST", "/models", `{"name":"acme/m","context_tokens":4096}`), 201, &m)
+	const prices = `"usd_per_million":{"input":"0.15","cached":"0.03","cache_write":"0.15","output":"0.6","reasoning":"0.6","image":"0","audio":"0","request":"0"}`
+	moment := func(at time.Time) string { return `{"effective_at":"` + at.Format(time.RFC3339) + `",` + prices + `}` }
+	for _, at := range []time.Time{{}, time.Unix(0, 0).UTC(), f.clock.Now().Add(-61 * time.Second)} {
+		f.refused(f.send("POST", "/models/"+m.ID+"/prices", moment(at)), 400, "invalid", "effective_at")
+	}
+	var p Price
+	f.want(f.send("POST", "/models/"+m.ID+"/prices", moment(f.clock.Now().Add(-50*time.Second))), 201, &p)
+	if !p.EffectiveAt.Equal(f.clock.Now()) {
+		t.Errorf("a moment ago is %v, want now", p.EffectiveAt)
+	}
+	f.clock.Advance(time.Second)
+	f.want(f.send("POST", "/models/"+m.ID+"/prices", `{`+prices+`}`), 201, &p)
+	if !p.EffectiveAt.Equal(f.clock.Now()) {
+		t.Errorf("without a moment it is %v, want now", p.EffectiveAt)
+	}
+}
+
 func TestAttachedKeysAreNotShown(t *testing.T) {
 	f := setup(t)
 	f.want(f.send("POST", "/models", `{"name":"acme/m","context_tokens":4096}`), 201, nil)

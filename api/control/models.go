@@ -123,6 +123,9 @@ func (a *api) createPrice(c *call, in NewPrice) (Price, error) {
 	}
 	d := price.Draft{Model: model, Book: in.Book, Note: in.Note, Confirm: in.Confirm, Prices: map[usage.Class]money.Pico{}}
 	if in.EffectiveAt != nil {
+		if in.EffectiveAt.IsZero() { // the year 1, which the draft would take for now
+			return Price{}, price.ErrPast()
+		}
 		d.EffectiveAt = in.EffectiveAt.UTC()
 	}
 	for class := range usage.NumClasses {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -43,12 +44,42 @@ func readBody[In any](w http.ResponseWriter, r *http.Request, in *In) error {
 	if err := checkFields(reflect.TypeFor[In](), present); err != nil {
 		return err
 	}
+	if name := twice(json.NewDecoder(bytes.NewReader(text)), ""); name != "" {
+		return fault.New(fault.Invalid, "The field %s is given twice.", name).WithParam(name).WithCode("duplicate_field")
+	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields() // in nested objects
 	if err := d.Decode(in); err != nil {
 		return badJSON(err)
 	}
 	return nil
+}
+
+// twice gives the path of a name that an object holds twice, at any depth; "" = there is none. encoding/json would silently
+// take the last one. The decoder must be at the beginning of a value that is known to be JSON.
+func twice(d *json.Decoder, path string) string {
+	token, err := d.Token()
+	open, nested := token.(json.Delim)
+	if err != nil || !nested {
+		return ""
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		inner := path
+		if open == '{' {
+			name, _ := d.Token()
+			inner = strings.TrimPrefix(path+"."+fmt.Sprint(name), ".")
+			if seen[strings.ToLower(inner)] { // encoding/json takes NAME for name in nested objects
+				return inner
+			}
+			seen[strings.ToLower(inner)] = true
+		}
+		if name := twice(d, inner); name != "" {
+			return name
+		}
+	}
+	_, _ = d.Token() // its end
+	return ""
 }
 
 // checkFields compares names exactly: encoding/json would take Name for name.

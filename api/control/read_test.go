@@ -5,7 +5,33 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"millrace/internal/fault"
 )
+
+func TestAFieldThatIsGivenTwiceIsNamed(t *testing.T) {
+	for body, twice := range map[string]string{
+		`{"name":"a","project_id":"p","name":"b"}`:                                                 "name",
+		`{"name":"a","project_id":"p","project_id":"p"}`:                                           "project_id",
+		`{"project_id":"p","name":"a","n\u0061me":"b"}`:                                            "name",
+		`{"project_id":"p","name":"a","limits":{"requests_per_minute":1,"requests_per_minute":2}}`: "limits.requests_per_minute",
+		`{"project_id":"p","name":"a","limits":{"requests_per_minute":1,"REQUESTS_PER_MINUTE":2}}`: "limits.REQUESTS_PER_MINUTE",
+		`{"project_id":"p","name":"a","limits":{}}`:                                                "",
+	} {
+		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		var in NewKey
+		err := readBody(httptest.NewRecorder(), r, &in)
+		if twice == "" && err != nil || twice != "" && (fault.Of(err).Code != "duplicate_field" || fault.Of(err).Param != twice || !strings.Contains(fault.Of(err).Message, twice)) {
+			t.Errorf("%s: %v, want that %q is given twice", body, err, twice)
+		}
+	}
+	for path, want := range map[string]string{`[{"a":1},{"a":2}]`: "", `[{"b":[{"a":1,"a":2}]}]`: "b.a", `1`: "", `{}`: ""} {
+		if got := twice(json.NewDecoder(strings.NewReader(path)), ""); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+}
 
 // What is accepted says only what the struct knows, so nothing that a caller sent was ignored.
 func FuzzReadBody(f *testing.F) {

@@ -61,19 +61,3 @@ func Verify(ctx context.Context, tx q.DBTX) (*Report, error) {
 	}
 	return r, nil
 }
-
-// Rebuild drops the balances and sums them up again from the entries, in a transaction of the system. Posting waits.
-func Rebuild(ctx context.Context, tx q.DBTX) error {
-	queries := q.New(tx)
-	for _, step := range []struct {
-		what string
-		do   func(context.Context) error
-	}{
-		{"freeze", queries.FreezeLedgerBalances}, {"drop", queries.DropLedgerBalances}, {"sum up", queries.RebuildLedgerBalances},
-	} {
-		if err := step.do(ctx); err != nil {
-			return fmt.Errorf("ledger: %s balances: %w", step.what, err)
-		}
-	}
-	return nil
-}

@@ -71,7 +71,7 @@ func (d Draft) version(now time.Time) (Version, error) {
 	case d.EffectiveAt.IsZero(), d.EffectiveAt.Before(now) && now.Sub(d.EffectiveAt) <= nowTolerance:
 		v.EffectiveAt = now
 	case d.EffectiveAt.Before(now):
-		return v, fault.New(fault.Invalid, "A price cannot begin in the past: what was charged stays. Give a credit note instead.").WithParam("effective_at")
+		return v, ErrPast()
 	case d.EffectiveAt.Sub(now) > maxAhead:
 		return v, fault.New(fault.Invalid, "A price can begin at most two years ahead.").WithParam("effective_at")
 	}
@@ -91,6 +91,11 @@ func (d Draft) version(now time.Time) (Version, error) {
 		return v, fault.New(fault.Invalid, "There are prices for classes that do not exist.")
 	}
 	return v, nil
+}
+
+// ErrPast refuses a price that is to begin in the past.
+func ErrPast() error {
+	return fault.New(fault.Invalid, "A price cannot begin in the past: what was charged stays. Leave effective_at out for now, or give credit instead.").WithParam("effective_at")
 }
 
 func highest(c usage.Class) money.Pico {

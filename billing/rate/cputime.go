@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,7 +35,7 @@ func cpuTimes(database string) cpuUse {
 		}
 		server, spent := cpuOf(dir)
 		switch {
-		case bytes.Contains(title, []byte(" "+database+" ")):
+		case databaseOf(string(title)) == database:
 			u.postgres += spent
 			servers[server] = true
 		case bytes.Contains(title, []byte("writer")), bytes.Contains(title, []byte("checkpointer")):
@@ -45,6 +46,19 @@ func cpuTimes(database string) cpuUse {
 		u.postgres += helpers[server]
 	}
 	return u
+}
+
+// databaseOf is the database of a session, by its process's title: "postgres: user database client state", with the name of
+// the cluster before the user when it has one. "" for the server's own processes.
+func databaseOf(title string) string {
+	words := strings.Fields(strings.TrimPrefix(title, "postgres: "))
+	if len(words) > 0 && strings.HasSuffix(words[0], ":") {
+		words = words[1:]
+	}
+	if len(words) < 4 {
+		return ""
+	}
+	return words[1]
 }
 
 // cpuOf reads /proc/PID/stat: "pid (name) state ppid …", fields 14 and 15 are CPU ticks.

@@ -246,6 +246,21 @@ func TestWhatArrivesAfterTheFenceIsTheOperators(t *testing.T) {
 	w.sound()
 }
 
+// News of a running stream that come behind the fence, or are read again, leave nothing behind: nobody would close them.
+func TestNewsOfAFencedEpochAreNotKept(t *testing.T) {
+	w := newWorld(t)
+	epoch := w.epoch()
+	c := w.customer(epoch, 10*usd, 5*usd)
+	w.goodbye(epoch)
+	w.fenced(w.fencer(), epoch)
+	news := c.event(10)
+	news.Progress, news.Charge, news.Ending = 1, 0, usage.GatewayDied
+	w.write(news)
+	w.rateAll()
+	w.want("SELECT count(*) FROM stream_progress", 0, "SELECT count(*) FROM usage_events", 0, "SELECT count(*) FROM quarantine", 0)
+	w.sound()
+}
+
 func TestALogThatIsGoneFencesByWhatWasRated(t *testing.T) {
 	w := newWorld(t)
 	epoch := w.epoch()

@@ -93,15 +93,6 @@ func (q *Queries) DriftedLedgerBalances(ctx context.Context, maxRows int32) ([]D
 	return items, nil
 }
 
-const dropLedgerBalances = `-- name: DropLedgerBalances :exec
-DELETE FROM ledger_balances
-`
-
-func (q *Queries) DropLedgerBalances(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, dropLedgerBalances)
-	return err
-}
-
 const ensureLedgerDay = `-- name: EnsureLedgerDay :exec
 
 SELECT ensure_day($1::date)
@@ -111,16 +102,6 @@ SELECT ensure_day($1::date)
 // Lock order: ledger_balances by (org_id, account), before allotments and budgets.
 func (q *Queries) EnsureLedgerDay(ctx context.Context, day time.Time) error {
 	_, err := q.db.Exec(ctx, ensureLedgerDay, day)
-	return err
-}
-
-const freezeLedgerBalances = `-- name: FreezeLedgerBalances :exec
-LOCK TABLE ledger_balances IN EXCLUSIVE MODE
-`
-
-// Whoever has posted but not yet moved the projection waits here, and moves the rebuilt one.
-func (q *Queries) FreezeLedgerBalances(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, freezeLedgerBalances)
 	return err
 }
 
@@ -293,16 +274,6 @@ func (q *Queries) LockLedgerBalances(ctx context.Context, orgs []ids.ID) ([]Ledg
 		return nil, err
 	}
 	return items, nil
-}
-
-const rebuildLedgerBalances = `-- name: RebuildLedgerBalances :exec
-INSERT INTO ledger_balances (org_id, account, amount_nano)
-SELECT org_id, account, sum(amount_nano) FROM ledger_entries GROUP BY org_id, account ORDER BY org_id, account
-`
-
-func (q *Queries) RebuildLedgerBalances(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, rebuildLedgerBalances)
-	return err
 }
 
 const statementTxns = `-- name: StatementTxns :many

@@ -986,6 +986,7 @@ SELECT k.org_id, k.event_id, k.epoch_id, k.progress, k.event::jsonb
 FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::date[]) AS day, unnest($3::uuid[]) AS event_id,
              unnest($4::uuid[]) AS epoch_id, unnest($5::bigint[]) AS progress, unnest($6::text[]) AS event) k
 WHERE NOT EXISTS (SELECT FROM usage_events e WHERE e.org_id = k.org_id AND e.day = k.day AND e.id = k.event_id)
+  AND NOT EXISTS (SELECT FROM gateway_epochs g WHERE g.id = k.epoch_id AND g.fenced_at IS NOT NULL)
 ON CONFLICT (org_id, event_id) DO UPDATE SET progress = excluded.progress, event = excluded.event
 WHERE p.progress < excluded.progress
 `
@@ -999,7 +1000,8 @@ type UpsertProgressParams struct {
 	Events   []string
 }
 
-// The log may be read again: a stream that has ended stays ended.
+// The log may be read again: a stream that has ended stays ended. News of a fenced epoch come too late: nobody would close
+// its streams any more.
 func (q *Queries) UpsertProgress(ctx context.Context, arg UpsertProgressParams) error {
 	_, err := q.db.Exec(ctx, upsertProgress,
 		arg.Orgs,

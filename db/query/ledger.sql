@@ -61,17 +61,6 @@ WHERE t.org_id = sqlc.arg(org_id) AND t.kind <> 'usage' AND t.day BETWEEN sqlc.a
   AND t.id >= sqlc.arg(from_id) AND t.id < sqlc.arg(to_id)
 ORDER BY t.id, e.account;
 
--- name: FreezeLedgerBalances :exec
--- Whoever has posted but not yet moved the projection waits here, and moves the rebuilt one.
-LOCK TABLE ledger_balances IN EXCLUSIVE MODE;
-
--- name: DropLedgerBalances :exec
-DELETE FROM ledger_balances;
-
--- name: RebuildLedgerBalances :exec
-INSERT INTO ledger_balances (org_id, account, amount_nano)
-SELECT org_id, account, sum(amount_nano) FROM ledger_entries GROUP BY org_id, account ORDER BY org_id, account;
-
 -- name: LedgerTotal :one
 SELECT coalesce(sum(amount_nano), 0)::text AS total FROM ledger_entries;
 

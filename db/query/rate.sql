@@ -157,12 +157,14 @@ ON CONFLICT (org_id, bucket, project_id, key_id, model_id) DO UPDATE SET
   decode_ms_sum = r.decode_ms_sum + excluded.decode_ms_sum;
 
 -- name: UpsertProgress :exec
--- The log may be read again: a stream that has ended stays ended.
+-- The log may be read again: a stream that has ended stays ended. News of a fenced epoch come too late: nobody would close
+-- its streams any more.
 INSERT INTO stream_progress AS p (org_id, event_id, epoch_id, progress, event)
 SELECT k.org_id, k.event_id, k.epoch_id, k.progress, k.event::jsonb
 FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(days)::date[]) AS day, unnest(sqlc.arg(ids)::uuid[]) AS event_id,
              unnest(sqlc.arg(epochs)::uuid[]) AS epoch_id, unnest(sqlc.arg(progress)::bigint[]) AS progress, unnest(sqlc.arg(events)::text[]) AS event) k
 WHERE NOT EXISTS (SELECT FROM usage_events e WHERE e.org_id = k.org_id AND e.day = k.day AND e.id = k.event_id)
+  AND NOT EXISTS (SELECT FROM gateway_epochs g WHERE g.id = k.epoch_id AND g.fenced_at IS NOT NULL)
 ON CONFLICT (org_id, event_id) DO UPDATE SET progress = excluded.progress, event = excluded.event
 WHERE p.progress < excluded.progress;
 
