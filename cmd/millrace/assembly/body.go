@@ -13,16 +13,20 @@ const (
 	unknownBody = 2 * time.Minute  // for a body that does not tell its length
 )
 
+// endAfter ends the connection after a request that may have been framed otherwise by whoever forwarded it: one in chunks may
+// have told a Content-Length beside it, and one of HTTP/1.0 a Transfer-Encoding. net/http drops either without a word, as
+// RFC 9112 (section 6.1) allows, but would go on reading requests, which it forbids: they may be smuggled.
+func endAfter(w http.ResponseWriter, r *http.Request) {
+	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
+		w.Header().Set("Connection", "close")
+	}
+}
+
 // limitBody gives the request's body its time. The deadline goes when the body ends: what follows may take as long as an
 // answer takes. The caller lingers on the body that it gives (nil = none) once the request is answered.
 func limitBody(w http.ResponseWriter, r *http.Request) *timedBody {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
-	}
-	if len(r.TransferEncoding) > 0 {
-		// A request may have told a Content-Length beside this, which net/http drops without a word: whoever forwarded it may
-		// have framed it by that length. What follows on the connection is not believed (RFC 9112, section 6.1).
-		w.Header().Set("Connection", "close")
 	}
 	wait := unknownBody
 	if r.ContentLength >= 0 {

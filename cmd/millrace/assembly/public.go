@@ -27,6 +27,7 @@ const (
 // split sends a path to its surface: browsers and programs never share a router, a middleware or an error format.
 func split(inference, control, pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		endAfter(w, r)
 		defer limitBody(w, r).linger()
 		switch p := r.URL.Path; {
 		case inference != nil && (strings.HasPrefix(p, "/v1/") || p == "/v1"):
