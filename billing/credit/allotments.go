@@ -29,6 +29,9 @@ type Config struct {
 	Clock   clock.Clock // nil = clock.System
 	Process string      // host and pid, for people
 	LockDir string      // where the epochs' lock files lie; the same folder for every process of a host
+	// Log tells where this process's part of the usage log ends by now; nil = nothing is told. Heartbeats note it, so that
+	// the end of a log that is replaced is not wholly forgotten.
+	Log func() (incarnation string, seq map[int]uint64)
 
 	Validity   time.Duration // 0 = 5 min. How long the process may admit without hearing from the database
 	Heartbeat  time.Duration // 0 = a tenth of Validity

@@ -3,6 +3,7 @@ package credit_test
 import (
 	"context"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -146,6 +147,30 @@ func TestAnEpochThatTheDatabaseClosed(t *testing.T) {
 			if err := a.Close(t.Context(), credit.LogEnd{}); err != nil {
 				t.Error(err)
 			}
+		})
+	}
+}
+
+// Heartbeats note how far the log reaches, of every log that the process wrote to.
+func TestHeartbeatsTellWhereTheLogEnds(t *testing.T) {
+	h := open(t)
+	var log atomic.Value
+	log.Store(credit.LogEnd{Incarnation: "a", Seq: map[int]uint64{}})
+	a := h.gateway(t, func(c *credit.Config) {
+		c.Heartbeat = 20 * time.Millisecond
+		c.Log = func() (string, map[int]uint64) { end := log.Load().(credit.LogEnd); return end.Incarnation, end.Seq }
+	})
+	for _, x := range []struct {
+		end  credit.LogEnd
+		want string
+	}{
+		{credit.LogEnd{Incarnation: "a"}, `{"a": 0}`},
+		{credit.LogEnd{Incarnation: "a", Seq: map[int]uint64{0: 7}}, `{"a": 7}`},
+		{credit.LogEnd{Incarnation: "b", Seq: map[int]uint64{0: 2}}, `{"a": 7, "b": 2}`},
+	} {
+		log.Store(x.end)
+		eventually(t, "the row says "+x.want, func() bool {
+			return query[string](h, t, "select log_seen::text from gateway_epochs where id = $1", a.Epoch()) == x.want
 		})
 	}
 }

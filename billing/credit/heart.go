@@ -68,7 +68,7 @@ func (a *Allotments) beatOnce(ctx context.Context) error {
 	e := a.epoch.Load()
 	if !e.over.Load() {
 		start := a.clock.Now()
-		seen, err := a.store.beat(ctx, e.id, e.lastSeen)
+		seen, err := a.store.beat(ctx, e.id, e.lastSeen, &a.cfg)
 		switch {
 		case err == nil:
 			e.lastSeen = seen

@@ -31,16 +31,33 @@ func (s store) inTx(ctx context.Context, what string, fn func(queries *q.Queries
 func (s store) openEpoch(ctx context.Context, id ids.ID, dataLock string, c *Config) (seen time.Time, err error) {
 	err = s.inTx(ctx, "open an epoch", func(queries *q.Queries) (err error) {
 		seen, err = queries.InsertEpoch(ctx, q.InsertEpochParams{ID: id, Process: c.Process, DataLock: dataLock,
-			ValidMs: c.Validity.Milliseconds(), RequestMaxMs: c.RequestMax.Milliseconds()})
+			ValidMs: c.Validity.Milliseconds(), RequestMaxMs: c.RequestMax.Milliseconds(), LogSeen: c.logSeen()})
 		return err
 	})
 	return seen, err
 }
 
+// logSeen is where the log ends, as epochs keep it: {incarnation: sequence}. The log has one shard.
+func (c *Config) logSeen() []byte {
+	if c.Log == nil {
+		return []byte("{}")
+	}
+	incarnation, seq := c.Log()
+	var last uint64
+	for _, n := range seq {
+		last = max(last, n)
+	}
+	text, err := json.Marshal(map[string]uint64{incarnation: last})
+	if err != nil {
+		panic(err) // strings and integers always encode
+	}
+	return text
+}
+
 // beat gives errEpochOver when the row is gone, closed, or older than lastSeen.
-func (s store) beat(ctx context.Context, id ids.ID, lastSeen time.Time) (seen time.Time, err error) {
+func (s store) beat(ctx context.Context, id ids.ID, lastSeen time.Time, c *Config) (seen time.Time, err error) {
 	err = s.inTx(ctx, "heartbeat", func(queries *q.Queries) (err error) {
-		seen, err = queries.BeatEpoch(ctx, q.BeatEpochParams{ID: id, LastSeen: lastSeen})
+		seen, err = queries.BeatEpoch(ctx, q.BeatEpochParams{ID: id, LastSeen: lastSeen, LogSeen: c.logSeen()})
 		return over(err)
 	})
 	return seen, err

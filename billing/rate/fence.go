@@ -280,6 +280,6 @@ func (f *Fencer) listGone(ctx context.Context, tx pgx.Tx, end credit.LogEnd) err
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
-	return q.New(tx).InsertLogGap(ctx, q.InsertLogGapParams{ID: ids.New(), Shard: usagelog.Shard, Incarnation: end.Incarnation,
-		FromSeq: row.Seq + 1, ToSeq: int64(end.Seq[usagelog.Shard])})
+	return q.New(tx).ListGoneLog(ctx, q.ListGoneLogParams{ID: ids.New(), Shard: usagelog.Shard, Incarnation: end.Incarnation,
+		Rated: row.Seq, ToSeq: int64(end.Seq[usagelog.Shard])})
 }

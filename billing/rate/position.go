@@ -65,13 +65,20 @@ func (r *Rater) locate(ctx context.Context) (*position, error) {
 	return pos, nil
 }
 
-// stored reads the position, and begins one for a log that is new.
+// stored reads the position, and begins one for a log that is new. What was not rated of the logs before it is listed.
 func (r *Rater) stored(ctx context.Context, incarnation string) (*position, error) {
 	pos := &position{incarnation: incarnation}
+	var tails []q.ReplacedLogsRow
 	err := r.cfg.DB.InTx(ctx, db.System(), func(tx pgx.Tx) error {
 		queries := q.New(tx)
-		if err := queries.StartRaterOffset(ctx, q.StartRaterOffsetParams{Shard: usagelog.Shard, Incarnation: incarnation}); err != nil {
+		begun, err := queries.StartRaterOffset(ctx, q.StartRaterOffsetParams{Shard: usagelog.Shard, Incarnation: incarnation})
+		if err != nil {
 			return err
+		}
+		if tails = nil; begun > 0 {
+			if tails, err = listTails(ctx, queries, incarnation); err != nil {
+				return err
+			}
 		}
 		row, err := queries.RaterOffset(ctx, q.RaterOffsetParams{Shard: usagelog.Shard, Incarnation: incarnation})
 		if err != nil {
@@ -85,7 +92,30 @@ func (r *Rater) stored(ctx context.Context, incarnation string) (*position, erro
 	if err != nil {
 		return nil, fmt.Errorf("rate: read the position: %w", err)
 	}
+	for _, t := range tails {
+		r.cfg.Logger.Error("the usage log was replaced: what the old one held and was not rated can no longer be billed", "old", t.Incarnation, "rated_to", t.Rated, "known_to_reach", t.Seen)
+		r.meters.gaps.Inc()
+	}
 	return pos, nil
+}
+
+// listTails lists the ends of the logs that a new one replaced. How far they went died with them: known is what was rated,
+// and how far gateways say they had come at their last heartbeats.
+func listTails(ctx context.Context, queries *q.Queries, incarnation string) ([]q.ReplacedLogsRow, error) {
+	tails, err := queries.ReplacedLogs(ctx, q.ReplacedLogsParams{Shard: usagelog.Shard, Incarnation: incarnation})
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tails {
+		gap := q.InsertLogGapParams{ID: ids.New(), Shard: usagelog.Shard, Incarnation: t.Incarnation, FromSeq: t.Rated + 1}
+		if t.Seen > t.Rated {
+			gap.ToSeq = &t.Seen
+		}
+		if err := queries.InsertLogGap(ctx, gap); err != nil {
+			return nil, err
+		}
+	}
+	return tails, nil
 }
 
 // rolledBack reports whether the log has lost messages that were rated: a server that lost power may, if it does not sync.
@@ -116,9 +146,10 @@ func (r *Rater) rolledBack(ctx context.Context, info usagelog.Info, pos position
 func (r *Rater) noteGap(ctx context.Context, pos *position, to uint64) error {
 	r.cfg.Logger.Error("part of the usage log is gone before it was rated: its answers can no longer be billed", "from_seq", pos.seq+1, "to_seq", to)
 	r.meters.gaps.Inc()
+	end := int64(to)
 	return r.move(ctx, pos, to, func(tx pgx.Tx) error {
 		return q.New(tx).InsertLogGap(ctx, q.InsertLogGapParams{ID: ids.New(), Shard: usagelog.Shard, Incarnation: pos.incarnation,
-			FromSeq: int64(pos.seq + 1), ToSeq: int64(to)})
+			FromSeq: int64(pos.seq + 1), ToSeq: &end})
 	})
 }
 

@@ -99,6 +99,7 @@ func exceptions(ctx context.Context, tx pgx.Tx, r *Report) error {
 		note string
 	}{
 		{"messages of the log that were gone before they were rated", x.GapMessages, "listed: they can no longer be billed"},
+		{"logs that were replaced, how far they were not rated is not known", x.OpenGaps, "listed: what came after the last rated message can no longer be billed"},
 		{"events in quarantine", x.Quarantined, "wait for a decision"},
 		{"events whose price was corrected", x.Repriced, "in the customer's favour"},
 	} {

@@ -30,21 +30,22 @@ func (q *Queries) BalanceBudget(ctx context.Context, orgID ids.ID) (BalanceBudge
 }
 
 const beatEpoch = `-- name: BeatEpoch :one
-UPDATE gateway_epochs SET heartbeat_at = greatest(clock_timestamp(), heartbeat_at)
-WHERE id = $1 AND heartbeat_at >= $2
+UPDATE gateway_epochs SET heartbeat_at = greatest(clock_timestamp(), heartbeat_at), log_seen = log_seen || $2::jsonb
+WHERE id = $1 AND heartbeat_at >= $3
   AND goodbye_at IS NULL AND dead_at IS NULL AND fenced_at IS NULL AND voided_at IS NULL
 RETURNING heartbeat_at
 `
 
 type BeatEpochParams struct {
 	ID       ids.ID
+	LogSeen  []byte
 	LastSeen time.Time
 }
 
 // No row: the epoch ended, or the database is an older copy that has not seen the last heartbeat. heartbeat_at never
 // goes back, even when the server's clock does.
 func (q *Queries) BeatEpoch(ctx context.Context, arg BeatEpochParams) (time.Time, error) {
-	row := q.db.QueryRow(ctx, beatEpoch, arg.ID, arg.LastSeen)
+	row := q.db.QueryRow(ctx, beatEpoch, arg.ID, arg.LogSeen, arg.LastSeen)
 	var heartbeat_at time.Time
 	err := row.Scan(&heartbeat_at)
 	return heartbeat_at, err
@@ -488,8 +489,8 @@ func (q *Queries) InsertCap(ctx context.Context, arg InsertCapParams) (Cap, erro
 
 const insertEpoch = `-- name: InsertEpoch :one
 
-INSERT INTO gateway_epochs (id, process, data_lock, valid_ms, request_max_ms, started_at, heartbeat_at)
-VALUES ($1, $2, $3, $4, $5, clock_timestamp(), clock_timestamp())
+INSERT INTO gateway_epochs (id, process, data_lock, valid_ms, request_max_ms, log_seen, started_at, heartbeat_at)
+VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp(), clock_timestamp())
 RETURNING heartbeat_at
 `
 
@@ -499,6 +500,7 @@ type InsertEpochParams struct {
 	DataLock     string
 	ValidMs      int64
 	RequestMaxMs int64
+	LogSeen      []byte
 }
 
 // Budgets, allotments, gateway epochs, grants and caps.
@@ -514,6 +516,7 @@ func (q *Queries) InsertEpoch(ctx context.Context, arg InsertEpochParams) (time.
 		arg.DataLock,
 		arg.ValidMs,
 		arg.RequestMaxMs,
+		arg.LogSeen,
 	)
 	var heartbeat_at time.Time
 	err := row.Scan(&heartbeat_at)
@@ -712,7 +715,7 @@ func (q *Queries) LockBudgetsOfAnyOrg(ctx context.Context, argIds []ids.ID) ([]i
 }
 
 const lockEpochForFence = `-- name: LockEpochForFence :one
-SELECT id, process, data_lock, started_at, heartbeat_at, valid_ms, request_max_ms, goodbye_at, dead_at, log_end, fenced_at, voided_at FROM gateway_epochs WHERE id = $1 FOR UPDATE
+SELECT id, process, data_lock, started_at, heartbeat_at, valid_ms, request_max_ms, goodbye_at, dead_at, log_end, fenced_at, voided_at, log_seen FROM gateway_epochs WHERE id = $1 FOR UPDATE
 `
 
 // Waits for raises that are under way, so that none commits after the fence has counted.
@@ -732,6 +735,7 @@ func (q *Queries) LockEpochForFence(ctx context.Context, id ids.ID) (GatewayEpoc
 		&i.LogEnd,
 		&i.FencedAt,
 		&i.VoidedAt,
+		&i.LogSeen,
 	)
 	return i, err
 }

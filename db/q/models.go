@@ -123,6 +123,7 @@ type GatewayEpoch struct {
 	LogEnd       []byte
 	FencedAt     *time.Time
 	VoidedAt     *time.Time
+	LogSeen      []byte
 }
 
 type Host struct {
@@ -209,7 +210,7 @@ type LogGap struct {
 	Shard       int32
 	Incarnation string
 	FromSeq     int64
-	ToSeq       int64
+	ToSeq       *int64
 	NoticedAt   time.Time
 }
 

@@ -340,7 +340,7 @@ type InsertLogGapParams struct {
 	Shard       int32
 	Incarnation string
 	FromSeq     int64
-	ToSeq       int64
+	ToSeq       *int64
 }
 
 func (q *Queries) InsertLogGap(ctx context.Context, arg InsertLogGapParams) error {
@@ -535,6 +535,34 @@ func (q *Queries) KnownEvents(ctx context.Context, arg KnownEventsParams) ([]Kno
 		return nil, err
 	}
 	return items, nil
+}
+
+const listGoneLog = `-- name: ListGoneLog :exec
+INSERT INTO log_gaps (id, shard, incarnation, from_seq, to_seq)
+SELECT $1, $2, $3, l.from_seq, $4::bigint
+FROM (SELECT greatest($5::bigint, max(g.to_seq)) + 1 AS from_seq, coalesce(bool_or(g.to_seq IS NULL), false) AS open
+        FROM log_gaps g WHERE g.shard = $2 AND g.incarnation = $3) l
+WHERE NOT l.open AND l.from_seq <= $4::bigint
+`
+
+type ListGoneLogParams struct {
+	ID          ids.ID
+	Shard       int32
+	Incarnation string
+	ToSeq       int64
+	Rated       int64
+}
+
+// The end of a log that is gone, as a goodbye tells it: what of it is neither rated nor listed already.
+func (q *Queries) ListGoneLog(ctx context.Context, arg ListGoneLogParams) error {
+	_, err := q.db.Exec(ctx, listGoneLog,
+		arg.ID,
+		arg.Shard,
+		arg.Incarnation,
+		arg.ToSeq,
+		arg.Rated,
+	)
+	return err
 }
 
 const lockAllotmentsOfFence = `-- name: LockAllotmentsOfFence :many
@@ -864,6 +892,50 @@ func (q *Queries) RaterOffset(ctx context.Context, arg RaterOffsetParams) (Rater
 	return i, err
 }
 
+const replacedLogs = `-- name: ReplacedLogs :many
+SELECT s.incarnation::text AS incarnation, coalesce(o.seq, 0)::bigint AS rated, max(s.seq)::bigint AS seen
+FROM (SELECT k.incarnation, (k.log_seen ->> k.incarnation)::bigint AS seq
+        FROM (SELECT jsonb_object_keys(log_seen) AS incarnation, log_seen, log_end FROM gateway_epochs WHERE fenced_at IS NULL) k
+       WHERE k.log_end IS NULL OR k.log_end ->> 'incarnation' <> k.incarnation) s
+LEFT JOIN rater_offsets o ON o.shard = $1 AND o.incarnation = s.incarnation
+WHERE s.incarnation <> $2::text
+  AND NOT EXISTS (SELECT FROM log_gaps g WHERE g.shard = $1 AND g.incarnation = s.incarnation AND (g.to_seq IS NULL OR g.to_seq > coalesce(o.seq, 0)))
+GROUP BY s.incarnation, coalesce(o.seq, 0) ORDER BY s.incarnation
+`
+
+type ReplacedLogsParams struct {
+	Shard       int32
+	Incarnation string
+}
+
+type ReplacedLogsRow struct {
+	Incarnation string
+	Rated       int64
+	Seen        int64
+}
+
+// The logs before this one that gateways whose money has not come back wrote to, how far they were rated, and how far they
+// are known to have gone. Those whose end is in the goodbye of a gateway are listed with its fence.
+func (q *Queries) ReplacedLogs(ctx context.Context, arg ReplacedLogsParams) ([]ReplacedLogsRow, error) {
+	rows, err := q.db.Query(ctx, replacedLogs, arg.Shard, arg.Incarnation)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReplacedLogsRow
+	for rows.Next() {
+		var i ReplacedLogsRow
+		if err := rows.Scan(&i.Incarnation, &i.Rated, &i.Seen); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const resolveQuarantined = `-- name: ResolveQuarantined :exec
 UPDATE quarantine SET resolved_at = clock_timestamp(), decision = $2::text, decided_by = $3::text, resolution = $4::text
 WHERE id = $1 AND resolved_at IS NULL
@@ -936,7 +1008,7 @@ func (q *Queries) SettleBudgets(ctx context.Context, arg SettleBudgetsParams) (i
 	return result.RowsAffected(), nil
 }
 
-const startRaterOffset = `-- name: StartRaterOffset :exec
+const startRaterOffset = `-- name: StartRaterOffset :execrows
 INSERT INTO rater_offsets (shard, incarnation, seq) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING
 `
 
@@ -945,9 +1017,12 @@ type StartRaterOffsetParams struct {
 	Incarnation string
 }
 
-func (q *Queries) StartRaterOffset(ctx context.Context, arg StartRaterOffsetParams) error {
-	_, err := q.db.Exec(ctx, startRaterOffset, arg.Shard, arg.Incarnation)
-	return err
+func (q *Queries) StartRaterOffset(ctx context.Context, arg StartRaterOffsetParams) (int64, error) {
+	result, err := q.db.Exec(ctx, startRaterOffset, arg.Shard, arg.Incarnation)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const stateOfEpochs = `-- name: StateOfEpochs :many

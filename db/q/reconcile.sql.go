@@ -279,14 +279,14 @@ func (q *Queries) QuarantinedPayloads(ctx context.Context, since time.Time) ([][
 
 const reconcileExceptions = `-- name: ReconcileExceptions :one
 SELECT (SELECT count(*) FROM quarantine WHERE resolved_at IS NULL) AS quarantined,
-       (SELECT count(*) FROM log_gaps) AS gaps,
+       (SELECT count(*) FROM log_gaps WHERE to_seq IS NULL) AS open_gaps,
        (SELECT coalesce(sum(to_seq - from_seq + 1), 0) FROM log_gaps)::bigint AS gap_messages,
        (SELECT count(*) FROM usage_events WHERE repriced) AS repriced
 `
 
 type ReconcileExceptionsRow struct {
 	Quarantined int64
-	Gaps        int64
+	OpenGaps    int64
 	GapMessages int64
 	Repriced    int64
 }
@@ -296,7 +296,7 @@ func (q *Queries) ReconcileExceptions(ctx context.Context) (ReconcileExceptionsR
 	var i ReconcileExceptionsRow
 	err := row.Scan(
 		&i.Quarantined,
-		&i.Gaps,
+		&i.OpenGaps,
 		&i.GapMessages,
 		&i.Repriced,
 	)

@@ -6,14 +6,14 @@
 
 -- ---- epochs ------------------------------------------------------------------------------------------------------
 -- name: InsertEpoch :one
-INSERT INTO gateway_epochs (id, process, data_lock, valid_ms, request_max_ms, started_at, heartbeat_at)
-VALUES ($1, $2, $3, $4, $5, clock_timestamp(), clock_timestamp())
+INSERT INTO gateway_epochs (id, process, data_lock, valid_ms, request_max_ms, log_seen, started_at, heartbeat_at)
+VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp(), clock_timestamp())
 RETURNING heartbeat_at;
 
 -- name: BeatEpoch :one
 -- No row: the epoch ended, or the database is an older copy that has not seen the last heartbeat. heartbeat_at never
 -- goes back, even when the server's clock does.
-UPDATE gateway_epochs SET heartbeat_at = greatest(clock_timestamp(), heartbeat_at)
+UPDATE gateway_epochs SET heartbeat_at = greatest(clock_timestamp(), heartbeat_at), log_seen = log_seen || sqlc.arg(log_seen)::jsonb
 WHERE id = $1 AND heartbeat_at >= sqlc.arg(last_seen)
   AND goodbye_at IS NULL AND dead_at IS NULL AND fenced_at IS NULL AND voided_at IS NULL
 RETURNING heartbeat_at;

@@ -7,13 +7,33 @@
 -- name: RaterOffset :one
 SELECT seq, last_at FROM rater_offsets WHERE shard = $1 AND incarnation = $2;
 
--- name: StartRaterOffset :exec
+-- name: StartRaterOffset :execrows
 INSERT INTO rater_offsets (shard, incarnation, seq) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING;
 
 -- name: AdvanceRater :execrows
 -- Of two raters only one finds the old offset. No row: the other one won, or the database is an older copy.
 UPDATE rater_offsets SET seq = sqlc.arg(seq), last_at = sqlc.arg(last_at), updated_at = clock_timestamp()
 WHERE shard = sqlc.arg(shard) AND incarnation = sqlc.arg(incarnation) AND seq = sqlc.arg(old_seq);
+
+-- name: ReplacedLogs :many
+-- The logs before this one that gateways whose money has not come back wrote to, how far they were rated, and how far they
+-- are known to have gone. Those whose end is in the goodbye of a gateway are listed with its fence.
+SELECT s.incarnation::text AS incarnation, coalesce(o.seq, 0)::bigint AS rated, max(s.seq)::bigint AS seen
+FROM (SELECT k.incarnation, (k.log_seen ->> k.incarnation)::bigint AS seq
+        FROM (SELECT jsonb_object_keys(log_seen) AS incarnation, log_seen, log_end FROM gateway_epochs WHERE fenced_at IS NULL) k
+       WHERE k.log_end IS NULL OR k.log_end ->> 'incarnation' <> k.incarnation) s
+LEFT JOIN rater_offsets o ON o.shard = sqlc.arg(shard) AND o.incarnation = s.incarnation
+WHERE s.incarnation <> sqlc.arg(incarnation)::text
+  AND NOT EXISTS (SELECT FROM log_gaps g WHERE g.shard = sqlc.arg(shard) AND g.incarnation = s.incarnation AND (g.to_seq IS NULL OR g.to_seq > coalesce(o.seq, 0)))
+GROUP BY s.incarnation, coalesce(o.seq, 0) ORDER BY s.incarnation;
+
+-- name: ListGoneLog :exec
+-- The end of a log that is gone, as a goodbye tells it: what of it is neither rated nor listed already.
+INSERT INTO log_gaps (id, shard, incarnation, from_seq, to_seq)
+SELECT sqlc.arg(id), sqlc.arg(shard), sqlc.arg(incarnation), l.from_seq, sqlc.arg(to_seq)::bigint
+FROM (SELECT greatest(sqlc.arg(rated)::bigint, max(g.to_seq)) + 1 AS from_seq, coalesce(bool_or(g.to_seq IS NULL), false) AS open
+        FROM log_gaps g WHERE g.shard = sqlc.arg(shard) AND g.incarnation = sqlc.arg(incarnation)) l
+WHERE NOT l.open AND l.from_seq <= sqlc.arg(to_seq)::bigint;
 
 -- name: InsertLogGap :exec
 INSERT INTO log_gaps (id, shard, incarnation, from_seq, to_seq) VALUES ($1, $2, $3, $4, $5);

@@ -155,7 +155,7 @@ WHERE e.fenced_at IS NOT NULL AND a.allotted_nano <> a.used_nano + a.returned_na
 
 -- name: ReconcileExceptions :one
 SELECT (SELECT count(*) FROM quarantine WHERE resolved_at IS NULL) AS quarantined,
-       (SELECT count(*) FROM log_gaps) AS gaps,
+       (SELECT count(*) FROM log_gaps WHERE to_seq IS NULL) AS open_gaps,
        (SELECT coalesce(sum(to_seq - from_seq + 1), 0) FROM log_gaps)::bigint AS gap_messages,
        (SELECT count(*) FROM usage_events WHERE repriced) AS repriced;
 

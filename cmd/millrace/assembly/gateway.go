@@ -55,7 +55,7 @@ func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 	}
 	s.serving.onEnd("usage log", unhurried(log.Close))
 	purse, err := credit.Open(ctx, credit.Config{DB: c.DB, Bus: c.Bus, Clock: c.Clock, Process: processName(), LockDir: c.LockDir,
-		Validity: c.Validity, RequestMax: gate.MaxLife})
+		Validity: c.Validity, RequestMax: gate.MaxLife, Log: log.LastAcked})
 	if err != nil {
 		return nil, err
 	}
