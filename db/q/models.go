@@ -66,6 +66,21 @@ type AuditLog struct {
 	Ip        *string
 }
 
+type AutoRecharge struct {
+	OrgID          ids.ID
+	Enabled        bool
+	BelowNano      int64
+	ToNano         int64
+	MonthlyMaxNano int64
+	Consent        string
+	ConsentedBy    string
+	ConsentedAt    time.Time
+	Paused         string
+	PausedAt       *time.Time
+	MonthFullAt    *time.Time
+	UpdatedAt      time.Time
+}
+
 type Budget struct {
 	OrgID           ids.ID
 	ID              ids.ID
@@ -261,6 +276,17 @@ type Outbox struct {
 	SentAt    *time.Time
 }
 
+type PaymentCustomer struct {
+	OrgID      ids.ID
+	CustomerID string
+	MethodID   *string
+	CardBrand  string
+	CardLast4  string
+	CardExpiry *time.Time
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+}
+
 type PriceVersion struct {
 	ID             ids.ID
 	ModelID        ids.ID
@@ -353,6 +379,58 @@ type StreamProgress struct {
 	EpochID  ids.ID
 	Progress int64
 	Event    []byte
+}
+
+type StripeCheck struct {
+	ID          ids.ID
+	At          time.Time
+	Payments    int64
+	Missed      int64
+	Differences []byte
+	Problem     string
+}
+
+type StripeEvent struct {
+	ID         string
+	Type       string
+	ObjectID   string
+	CreatedAt  time.Time
+	ReceivedAt time.Time
+	Source     string
+	Payload    string
+	State      string
+	Attempts   int32
+	NextAt     time.Time
+	Problem    string
+	DecidedAt  *time.Time
+	DecidedBy  *string
+	Reason     string
+}
+
+type Topup struct {
+	OrgID         ids.ID
+	ID            ids.ID
+	Kind          string
+	State         string
+	Cents         int64
+	KeepCard      bool
+	SessionID     *string
+	SessionUrl    string
+	PaymentID     *string
+	Attempt       int32
+	Declines      int32
+	Failure       string
+	ClawedCents   int64
+	Clawbacks     int32
+	RefundedCents int64
+	DisputedCents int64
+	FeeCents      int64
+	Version       int64
+	CreatedBy     string
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+	NextAt        *time.Time
+	PaidAt        *time.Time
 }
 
 type Unit struct {
