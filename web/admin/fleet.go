@@ -42,6 +42,7 @@ type NewPrice struct {
 	Prices    usage.Prices
 	Effective time.Time // zero = now
 	Note      string
+	Confirm   string // the model's name, typed by a person who was told what looks odd about the prices
 }
 
 // Host is a machine that runs the agent.

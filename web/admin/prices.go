@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/money"
 	"millrace/internal/usage"
@@ -32,6 +33,7 @@ type priceForm struct {
 	form    *ui.Form
 	preview bool
 	diff    ui.Grid
+	large   bool // a slip of the unit, or a change as large as one
 	guard   bool // the model's name must be typed
 	when    string
 }
@@ -109,7 +111,8 @@ func (p *pages) publishPrice(c echo.Context) error {
 		return p.showPrice(c, status, priceForm{form: f})
 	}
 	v := priceForm{form: f, preview: true, when: "at once"}
-	v.diff, v.guard = priceDiff(m, x.Prices, p.Clock.Now())
+	v.diff, v.large = priceDiff(m, x.Prices, p.Clock.Now())
+	v.guard = v.large
 	if !x.Effective.IsZero() {
 		v.when = "from " + x.Effective.UTC().Format("2 January 2006 15:04 UTC")
 	}
@@ -121,7 +124,12 @@ func (p *pages) publishPrice(c echo.Context) error {
 		return p.showPrice(c, http.StatusUnprocessableEntity, v)
 	}
 	if err := p.Write.PublishPrice(c.Request().Context(), session.Must(c), x); err != nil {
-		if f.Absorb(err) {
+		switch {
+		case fault.Of(err).Code == "confirm_prices": // the domain has doubts that the page had not
+			v.guard = true
+			f.Absorb(err)
+			return p.showPrice(c, http.StatusUnprocessableEntity, v)
+		case f.Absorb(err):
 			return p.showPrice(c, http.StatusUnprocessableEntity, priceForm{form: f})
 		}
 		return err
@@ -130,7 +138,7 @@ func (p *pages) publishPrice(c echo.Context) error {
 }
 
 func (p *pages) readPrice(f *ui.Form, model ids.ID) NewPrice {
-	x := NewPrice{Model: model, Note: f.Get("note")}
+	x := NewPrice{Model: model, Note: f.Get("note"), Confirm: f.Get("confirm")}
 	for _, c := range ui.PricedClasses {
 		text := f.Get(c.String())
 		if text == "" {

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"millrace/db"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
+	"millrace/serving/catalogue"
 	"millrace/tenants"
 	"millrace/web/admin"
 	"millrace/web/session"
@@ -156,6 +158,26 @@ func TestPublishPrice(t *testing.T) {
 	models, err := s.site.Customer.Models(s.as(s.owner), s.viewer(s.owner))
 	if err != nil || models[1].Prices != dearer || models[1].Next == nil || models[1].Next.Prices != same {
 		t.Errorf("the customer sees %+v, error %v", models, err)
+	}
+}
+
+// What looks odd to the domain alone is asked about on the page, too.
+func TestOddPricesAreConfirmedOnThePage(t *testing.T) {
+	s := newShop(t)
+	m, err := s.models.CreateModel(t.Context(), catalogue.ModelInput{Name: "demo/odd", Context: 1000}, s.root)
+	s.must(err)
+	path := "/admin/models/" + ids.Format(ids.Model, m.ID) + "/price"
+	form := url.Values{"input": {"0.10"}, "cached": {"0.20"}, "output": {"0.40"}, "reasoning": {"0.40"}, "step": {"publish"}}
+	for _, typed := range []string{"", "demo/other"} {
+		form.Set("confirm", typed)
+		status, body, _ := s.page(s.staff, path, form)
+		if status != http.StatusUnprocessableEntity || !strings.Contains(body, "cached tokens would cost more") || !strings.Contains(body, `name="confirm"`) || strings.Contains(body, "A large change") {
+			t.Errorf("typed %q: %d", typed, status)
+		}
+	}
+	form.Set("confirm", "demo/odd")
+	if status, _, where := s.page(s.staff, path, form); status != http.StatusSeeOther {
+		t.Errorf("confirmed: %d, %q", status, where)
 	}
 }
 

@@ -89,15 +89,11 @@ func (b business) DismissQuarantined(ctx context.Context, who session.Viewer, id
 // priceFields are the form's names for what billing/price complains about.
 var priceFields = map[string]string{"effective_at": "effective"}
 
-// PublishPrice adds a version of the standard price. The page has made the operator look twice, so the domain's own
-// doubts are answered with the model's name. Prices that are in force already are a Conflict: the form was sent twice.
+// PublishPrice adds a version of the standard price. Prices that raise doubts are a Conflict with the code confirm_prices until
+// they are confirmed. Prices that are in force already are a Conflict: the form was sent twice.
 func (b business) PublishPrice(ctx context.Context, who session.Viewer, p admin.NewPrice) error {
 	by := staff(who)
 	if err := by.RequireOperator(); err != nil {
-		return err
-	}
-	model, err := b.modelName(p.Model)
-	if err != nil {
 		return err
 	}
 	if p.Effective.IsZero() {
@@ -113,17 +109,8 @@ func (b business) PublishPrice(ctx context.Context, who session.Viewer, p admin.
 			return err
 		}
 	}
-	_, err = b.Prices.Create(ctx, by, price.Draft{Model: p.Model, EffectiveAt: p.Effective, Prices: price.Every(p.Prices), Note: p.Note, Confirm: model})
+	_, err := b.Prices.Create(ctx, by, price.Draft{Model: p.Model, EffectiveAt: p.Effective, Prices: price.Every(p.Prices), Note: p.Note, Confirm: p.Confirm})
 	return rename(err, priceFields)
-}
-
-func (b business) modelName(id ids.ID) (string, error) {
-	for _, m := range b.Catalogue.Models() {
-		if m.ID == id {
-			return m.Name, nil
-		}
-	}
-	return "", fault.New(fault.NotFound, "There is no such model.").WithCode("model_not_found")
 }
 
 // hostNameBytes makes the made-up name of a host that joins unlike every other's.
