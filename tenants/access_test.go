@@ -14,104 +14,135 @@ import (
 
 var update = flag.Bool("update", false, "write testdata anew; review the difference")
 
-// Every function × every kind of actor, compared with a table that is reviewed by eye. "ok" or the kind of the refusal.
-func TestAccessMatrix(t *testing.T) {
-	f := setup(t)
-	ctx := t.Context()
-	org, foreign := f.org("Acme"), f.org("Bolt")
-	actors := []struct {
-		name string
-		tenants.Actor
-	}{{"operator", f.root}, {"system", tenants.System()}}
-	for _, r := range tenants.Roles {
-		actors = append(actors, struct {
-			name string
-			tenants.Actor
-		}{string(r), f.member(org.ID, string(r)+"@example.com", r)})
-	}
-	actors = append(actors, struct {
-		name string
-		tenants.Actor
-	}{"foreign", f.member(foreign.ID, "owner@bolt.example", tenants.Owner)}, struct {
-		name string
-		tenants.Actor
-	}{"nobody", tenants.Actor{}})
+// door is one function, called by somebody.
+type door struct {
+	name string
+	call func(a tenants.Actor) error
+}
 
-	n := 0
-	fresh := func() string { n++; return fmt.Sprintf("fresh%d@example.com", n) }
-	must := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
+// house has an organization and makes what its doors need to work on, anew for every call.
+type house struct {
+	*fixture
+	org ids.ID
+	n   int
+}
+
+func (d *house) must(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
 	}
-	viewer := func() ids.ID {
-		m, err := f.AddMember(ctx, f.root, org.ID, fresh(), tenants.Viewer)
-		must(err)
-		return m.User
-	}
-	project := func() ids.ID {
-		p, err := f.CreateProject(ctx, f.root, org.ID, fresh())
-		must(err)
-		return p.ID
-	}
-	user := func() string { e := fresh(); _, err := f.EnsureOperator(ctx, f.root, e); must(err); return e }
+}
+
+func (d *house) fresh() string { d.n++; return fmt.Sprintf("fresh%d@example.com", d.n) }
+
+func (d *house) viewer() ids.ID {
+	m, err := d.AddMember(d.t.Context(), d.root, d.org, d.fresh(), tenants.Viewer)
+	d.must(err)
+	return m.User
+}
+
+func (d *house) project() ids.ID {
+	p, err := d.CreateProject(d.t.Context(), d.root, d.org, d.fresh())
+	d.must(err)
+	return p.ID
+}
+
+func (d *house) user() string {
+	e := d.fresh()
+	_, err := d.EnsureOperator(d.t.Context(), d.root, e)
+	d.must(err)
+	return e
+}
+
+// orgDoors are about organizations and projects.
+func (d *house) orgDoors() []door {
 	zone, policy := "UTC", tenants.PayDelivered
-
-	ops := []struct {
-		name string
-		call func(a tenants.Actor) error
-	}{
-		{"CreateOrg", func(a tenants.Actor) error { _, err := f.CreateOrg(ctx, a, tenants.NewOrg{Name: "X"}); return err }},
-		{"Org", func(a tenants.Actor) error { _, err := f.Org(ctx, a, org.ID); return err }},
-		{"Orgs", func(a tenants.Actor) error { _, err := f.Orgs(ctx, a, "", ids.Nil, 1); return err }},
+	return []door{
+		{"CreateOrg", func(a tenants.Actor) error {
+			_, err := d.CreateOrg(d.t.Context(), a, tenants.NewOrg{Name: "X"})
+			return err
+		}},
+		{"Org", func(a tenants.Actor) error { _, err := d.Org(d.t.Context(), a, d.org); return err }},
+		{"Orgs", func(a tenants.Actor) error { _, err := d.Orgs(d.t.Context(), a, "", ids.Nil, 1); return err }},
 		{"UpdateOrg time zone", func(a tenants.Actor) error {
-			_, err := f.UpdateOrg(ctx, a, org.ID, tenants.OrgChange{TimeZone: &zone})
+			_, err := d.UpdateOrg(d.t.Context(), a, d.org, tenants.OrgChange{TimeZone: &zone})
 			return err
 		}},
 		{"UpdateOrg failure policy", func(a tenants.Actor) error {
-			_, err := f.UpdateOrg(ctx, a, org.ID, tenants.OrgChange{FailurePolicy: &policy})
+			_, err := d.UpdateOrg(d.t.Context(), a, d.org, tenants.OrgChange{FailurePolicy: &policy})
 			return err
 		}},
-		{"SuspendOrg", func(a tenants.Actor) error { _, err := f.SuspendOrg(ctx, a, org.ID); return err }},
-		{"RestoreOrg", func(a tenants.Actor) error { _, err := f.RestoreOrg(ctx, a, org.ID); return err }},
-		{"CreateProject", func(a tenants.Actor) error { _, err := f.CreateProject(ctx, a, org.ID, fresh()); return err }},
-		{"Projects", func(a tenants.Actor) error { _, err := f.Projects(ctx, a, org.ID); return err }},
+		{"SuspendOrg", func(a tenants.Actor) error { _, err := d.SuspendOrg(d.t.Context(), a, d.org); return err }},
+		{"RestoreOrg", func(a tenants.Actor) error { _, err := d.RestoreOrg(d.t.Context(), a, d.org); return err }},
+		{"CreateProject", func(a tenants.Actor) error { _, err := d.CreateProject(d.t.Context(), a, d.org, d.fresh()); return err }},
+		{"Projects", func(a tenants.Actor) error { _, err := d.Projects(d.t.Context(), a, d.org); return err }},
 		{"RenameProject", func(a tenants.Actor) error {
-			_, err := f.RenameProject(ctx, a, org.ID, project(), fresh())
+			_, err := d.RenameProject(d.t.Context(), a, d.org, d.project(), d.fresh())
 			return err
 		}},
-		{"ArchiveProject", func(a tenants.Actor) error { _, err := f.ArchiveProject(ctx, a, org.ID, project()); return err }},
-		{"Members", func(a tenants.Actor) error { _, err := f.Members(ctx, a, org.ID); return err }},
+		{"ArchiveProject", func(a tenants.Actor) error {
+			_, err := d.ArchiveProject(d.t.Context(), a, d.org, d.project())
+			return err
+		}},
+	}
+}
+
+// peopleDoors are about people, their ways in, and what is known of them.
+func (d *house) peopleDoors() []door {
+	return []door{
+		{"Members", func(a tenants.Actor) error { _, err := d.Members(d.t.Context(), a, d.org); return err }},
 		{"AddMember viewer", func(a tenants.Actor) error {
-			_, err := f.AddMember(ctx, a, org.ID, fresh(), tenants.Viewer)
+			_, err := d.AddMember(d.t.Context(), a, d.org, d.fresh(), tenants.Viewer)
 			return err
 		}},
 		{"AddMember owner", func(a tenants.Actor) error {
-			_, err := f.AddMember(ctx, a, org.ID, fresh(), tenants.Owner)
+			_, err := d.AddMember(d.t.Context(), a, d.org, d.fresh(), tenants.Owner)
 			return err
 		}},
-		{"SetRole", func(a tenants.Actor) error { return f.SetRole(ctx, a, org.ID, viewer(), tenants.Billing) }},
-		{"RemoveMember", func(a tenants.Actor) error { return f.RemoveMember(ctx, a, org.ID, viewer()) }},
-		{"Audit", func(a tenants.Actor) error { _, err := f.Audit(ctx, a, org.ID, ids.Nil, 1); return err }},
-		{"Audit of operators", func(a tenants.Actor) error { _, err := f.Audit(ctx, a, ids.Nil, ids.Nil, 1); return err }},
-		{"EnsureOperator", func(a tenants.Actor) error { _, err := f.EnsureOperator(ctx, a, fresh()); return err }},
-		{"CreateLink", func(a tenants.Actor) error { _, err := f.CreateLink(ctx, a, user(), tenants.LinkTTL); return err }},
-		{"CreateControlToken", func(a tenants.Actor) error { _, err := f.CreateControlToken(ctx, a, fresh()); return err }},
-		{"RevokeControlToken", func(a tenants.Actor) error {
-			name := fresh()
-			_, err := f.CreateControlToken(ctx, f.root, name)
-			must(err)
-			return f.RevokeControlToken(ctx, a, name)
+		{"SetRole", func(a tenants.Actor) error { return d.SetRole(d.t.Context(), a, d.org, d.viewer(), tenants.Billing) }},
+		{"RemoveMember", func(a tenants.Actor) error { return d.RemoveMember(d.t.Context(), a, d.org, d.viewer()) }},
+		{"Audit", func(a tenants.Actor) error { _, err := d.Audit(d.t.Context(), a, d.org, ids.Nil, 1); return err }},
+		{"Audit of operators", func(a tenants.Actor) error { _, err := d.Audit(d.t.Context(), a, ids.Nil, ids.Nil, 1); return err }},
+		{"EnsureOperator", func(a tenants.Actor) error { _, err := d.EnsureOperator(d.t.Context(), a, d.fresh()); return err }},
+		{"CreateLink", func(a tenants.Actor) error {
+			_, err := d.CreateLink(d.t.Context(), a, d.user(), tenants.LinkTTL)
+			return err
 		}},
-		{"ControlTokens", func(a tenants.Actor) error { _, err := f.ControlTokens(ctx, a); return err }},
-		{"Outbox", func(a tenants.Actor) error { _, err := f.Outbox(ctx, a, ids.Nil, 1); return err }},
+		{"CreateControlToken", func(a tenants.Actor) error { _, err := d.CreateControlToken(d.t.Context(), a, d.fresh()); return err }},
+		{"RevokeControlToken", func(a tenants.Actor) error {
+			name := d.fresh()
+			_, err := d.CreateControlToken(d.t.Context(), d.root, name)
+			d.must(err)
+			return d.RevokeControlToken(d.t.Context(), a, name)
+		}},
+		{"ControlTokens", func(a tenants.Actor) error { _, err := d.ControlTokens(d.t.Context(), a); return err }},
+		{"Outbox", func(a tenants.Actor) error { _, err := d.Outbox(d.t.Context(), a, ids.Nil, 1); return err }},
 	}
+}
+
+// actor is somebody with a name in the table.
+type actor struct {
+	name string
+	tenants.Actor
+}
+
+// Every function × every kind of actor, compared with a table that is reviewed by eye. "ok" or the kind of the refusal.
+func TestAccessMatrix(t *testing.T) {
+	f := setup(t)
+	org, foreign := f.org("Acme"), f.org("Bolt")
+	actors := []actor{{"operator", f.root}, {"system", tenants.System()}}
+	for _, r := range tenants.Roles {
+		actors = append(actors, actor{string(r), f.member(org.ID, string(r)+"@example.com", r)})
+	}
+	actors = append(actors, actor{"foreign", f.member(foreign.ID, "owner@bolt.example", tenants.Owner)}, actor{"nobody", tenants.Actor{}})
+	d := &house{fixture: f, org: org.ID}
 	var table strings.Builder
 	fmt.Fprintf(&table, "%-26s", "")
 	for _, a := range actors {
 		fmt.Fprintf(&table, "%-11s", a.name)
 	}
-	for _, op := range ops {
+	for _, op := range append(d.orgDoors(), d.peopleDoors()...) {
 		fmt.Fprintf(&table, "\n%-26s", op.name)
 		for _, a := range actors {
 			fmt.Fprintf(&table, "%-11s", outcome(op.call(a.Actor)))

@@ -17,8 +17,6 @@ func path(prefix, kind string, id ids.ID) string { return prefix + ids.Format(ki
 // Pages are all pages with something on them, and the empty ones that a newcomer meets.
 func Pages() []Page {
 	key := path("/keys/", ids.Key, id(kindKey, 1))
-	org, model, host, unit := path("/admin/customers/", ids.Org, id(kindOrg, 1)), path("/admin/models/", ids.Model, id(kindModel, 0)), path("/admin/hosts/", ids.Host, id(kindHost, 7)), path("/admin/units/", ids.Unit, id(kindUnit, 1))
-	aside := func(n int) string { return path("/admin/quarantine/", ids.Aside, id(kindAside, n)) }
 	newKey := "id=" + id(kindKey, 77).String() + "&project=" + ids.Format(ids.Project, id(kindProject, 1))
 	out := []Page{
 		{Name: "login", Path: "/login"},
@@ -47,6 +45,19 @@ func Pages() []Page {
 		{Name: "audit", Path: "/audit", Who: Member},
 		{Name: "not-found", Path: "/nowhere", Who: Member, Status: 404},
 		{Name: "not-allowed", Path: "/keys/new", Who: Reader, Status: 403},
+	}
+	out = append(out, operatorPages()...)
+	for name, who := range map[string]string{"": Member, "keys": Member, "usage": Member, "requests": Member, "playground": Member, "models": Member, "billing": Member,
+		"admin": Operator, "admin/customers": Operator, "admin/models": Operator, "admin/revenue": Operator, "admin/hosts": Operator, "admin/units": Operator, "admin/reconcile": Operator, "admin/exceptions": Operator} {
+		out = append(out, Page{Name: "empty-" + name, Path: "/" + name, Who: who, State: Fresh})
+	}
+	return out
+}
+
+func operatorPages() []Page {
+	org, model, host, unit := path("/admin/customers/", ids.Org, id(kindOrg, 1)), path("/admin/models/", ids.Model, id(kindModel, 0)), path("/admin/hosts/", ids.Host, id(kindHost, 7)), path("/admin/units/", ids.Unit, id(kindUnit, 1))
+	aside := func(n int) string { return path("/admin/quarantine/", ids.Aside, id(kindAside, n)) }
+	return []Page{
 		{Name: "admin", Path: "/admin", Who: Operator},
 		{Name: "admin-customers", Path: "/admin/customers", Who: Operator},
 		{Name: "admin-customers-new", Path: "/admin/customers/new", Who: Operator},
@@ -80,9 +91,4 @@ func Pages() []Page {
 		{Name: "admin-audit", Path: "/admin/audit", Who: Operator},
 		{Name: "admin-outbox", Path: "/admin/outbox", Who: Operator},
 	}
-	for name, who := range map[string]string{"": Member, "keys": Member, "usage": Member, "requests": Member, "playground": Member, "models": Member, "billing": Member,
-		"admin": Operator, "admin/customers": Operator, "admin/models": Operator, "admin/revenue": Operator, "admin/hosts": Operator, "admin/units": Operator, "admin/reconcile": Operator, "admin/exceptions": Operator} {
-		out = append(out, Page{Name: "empty-" + name, Path: "/" + name, Who: who, State: Fresh})
-	}
-	return out
 }
