@@ -8,6 +8,7 @@ CREATE TABLE payment_customers (
   card_brand  text NOT NULL DEFAULT '',
   card_last4  text NOT NULL DEFAULT '',
   card_expiry date,                 -- its last day
+  setup_id    text UNIQUE,          -- the page that is open for giving a card
   created_at  timestamptz NOT NULL,
   updated_at  timestamptz NOT NULL
 );

@@ -283,8 +283,20 @@ type PaymentCustomer struct {
 	CardBrand  string
 	CardLast4  string
 	CardExpiry *time.Time
+	SetupID    *string
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
+}
+
+type PriceContract struct {
+	OrgID     ids.ID
+	ID        ids.ID
+	Book      string
+	StartsAt  time.Time
+	EndsAt    *time.Time
+	Note      string
+	CreatedBy string
+	CreatedAt time.Time
 }
 
 type PriceVersion struct {
@@ -304,6 +316,7 @@ type PriceVersion struct {
 	CreatedBy      string
 	CreatedAt      time.Time
 	CancelledAt    *time.Time
+	Terms          []byte
 }
 
 type Project struct {
@@ -482,6 +495,7 @@ type UsageEvent struct {
 	StartedAt        time.Time
 	FirstTokenAt     *time.Time
 	EndedAt          time.Time
+	ServiceTier      string
 }
 
 type UsageRollup struct {

@@ -70,6 +70,21 @@ func (q *Queries) AutoTopupsSince(ctx context.Context, arg AutoTopupsSinceParams
 	return count, err
 }
 
+const beginSetup = `-- name: BeginSetup :exec
+UPDATE payment_customers SET setup_id = $2, updated_at = $3 WHERE org_id = $1
+`
+
+type BeginSetupParams struct {
+	OrgID     ids.ID
+	SetupID   *string
+	UpdatedAt time.Time
+}
+
+func (q *Queries) BeginSetup(ctx context.Context, arg BeginSetupParams) error {
+	_, err := q.db.Exec(ctx, beginSetup, arg.OrgID, arg.SetupID, arg.UpdatedAt)
+	return err
+}
+
 const billingPeople = `-- name: BillingPeople :many
 SELECT u.email FROM members m JOIN users u ON u.id = m.user_id
 WHERE m.org_id = $1 AND m.role IN ('owner', 'billing') AND u.disabled_at IS NULL ORDER BY u.email
@@ -205,6 +220,43 @@ func (q *Queries) DropPaymentMethod(ctx context.Context, arg DropPaymentMethodPa
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const endSetup = `-- name: EndSetup :execrows
+UPDATE payment_customers SET setup_id = NULL, updated_at = $2 WHERE setup_id = $1
+`
+
+type EndSetupParams struct {
+	SetupID   *string
+	UpdatedAt time.Time
+}
+
+// No row: the page was used, or another one was opened since.
+func (q *Queries) EndSetup(ctx context.Context, arg EndSetupParams) (int64, error) {
+	result, err := q.db.Exec(ctx, endSetup, arg.SetupID, arg.UpdatedAt)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const forgetDetachedMethod = `-- name: ForgetDetachedMethod :exec
+WITH gone AS (
+  UPDATE payment_customers SET method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL, updated_at = $2
+  WHERE method_id = $1 RETURNING org_id
+)
+UPDATE auto_recharges SET paused = 'no_card', paused_at = $2::timestamptz, updated_at = $2
+WHERE enabled AND paused = '' AND org_id IN (SELECT org_id FROM gone)
+`
+
+type ForgetDetachedMethodParams struct {
+	MethodID *string
+	Now      time.Time
+}
+
+func (q *Queries) ForgetDetachedMethod(ctx context.Context, arg ForgetDetachedMethodParams) error {
+	_, err := q.db.Exec(ctx, forgetDetachedMethod, arg.MethodID, arg.Now)
+	return err
 }
 
 const insertPaymentCustomer = `-- name: InsertPaymentCustomer :exec
@@ -412,20 +464,20 @@ func (q *Queries) OperatorPeople(ctx context.Context) ([]string, error) {
 	return items, nil
 }
 
-const orgOfPaymentCustomer = `-- name: OrgOfPaymentCustomer :one
-SELECT org_id FROM payment_customers WHERE customer_id = $1
+const orgOfSetup = `-- name: OrgOfSetup :one
+SELECT org_id FROM payment_customers WHERE setup_id = $1 FOR NO KEY UPDATE
 `
 
-func (q *Queries) OrgOfPaymentCustomer(ctx context.Context, customerID string) (ids.ID, error) {
-	row := q.db.QueryRow(ctx, orgOfPaymentCustomer, customerID)
+func (q *Queries) OrgOfSetup(ctx context.Context, setupID *string) (ids.ID, error) {
+	row := q.db.QueryRow(ctx, orgOfSetup, setupID)
 	var org_id ids.ID
 	err := row.Scan(&org_id)
 	return org_id, err
 }
 
 const orgsToRecharge = `-- name: OrgsToRecharge :many
-SELECT a.org_id FROM auto_recharges a JOIN budgets b ON b.org_id = a.org_id AND b.kind = 'balance'
-WHERE a.enabled AND a.paused = '' AND b.cap_nano - b.settled_nano - b.outstanding_nano < a.below_nano
+SELECT a.org_id FROM auto_recharges a JOIN orgs o USING (org_id) JOIN budgets b ON b.org_id = a.org_id AND b.kind = 'balance'
+WHERE a.enabled AND a.paused = '' AND o.suspended_at IS NULL AND b.cap_nano - b.settled_nano - b.outstanding_nano < a.below_nano
   AND NOT EXISTS (SELECT FROM topups t WHERE t.org_id = a.org_id AND t.kind = 'auto' AND t.state IN ('created', 'processing', 'retrying'))
 ORDER BY a.org_id LIMIT $1
 `
@@ -574,7 +626,7 @@ func (q *Queries) PausedRecharges(ctx context.Context, maxRows int32) ([]PausedR
 
 const paymentCustomer = `-- name: PaymentCustomer :one
 
-SELECT org_id, customer_id, method_id, card_brand, card_last4, card_expiry, created_at, updated_at FROM payment_customers WHERE org_id = $1
+SELECT org_id, customer_id, method_id, card_brand, card_last4, card_expiry, setup_id, created_at, updated_at FROM payment_customers WHERE org_id = $1
 `
 
 // Top-ups, payment methods, auto-recharge. Lock order: auto_recharges, topups by id, then what db/query/credit.sql says.
@@ -588,6 +640,7 @@ func (q *Queries) PaymentCustomer(ctx context.Context, orgID ids.ID) (PaymentCus
 		&i.CardBrand,
 		&i.CardLast4,
 		&i.CardExpiry,
+		&i.SetupID,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 	)

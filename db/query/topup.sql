@@ -3,8 +3,15 @@
 -- name: PaymentCustomer :one
 SELECT * FROM payment_customers WHERE org_id = $1;
 
--- name: OrgOfPaymentCustomer :one
-SELECT org_id FROM payment_customers WHERE customer_id = $1;
+-- name: OrgOfSetup :one
+SELECT org_id FROM payment_customers WHERE setup_id = $1 FOR NO KEY UPDATE;
+
+-- name: BeginSetup :exec
+UPDATE payment_customers SET setup_id = $2, updated_at = $3 WHERE org_id = $1;
+
+-- name: EndSetup :execrows
+-- No row: the page was used, or another one was opened since.
+UPDATE payment_customers SET setup_id = NULL, updated_at = $2 WHERE setup_id = $1;
 
 -- name: InsertPaymentCustomer :exec
 INSERT INTO payment_customers (org_id, customer_id, created_at, updated_at) VALUES ($1, $2, sqlc.arg(now), sqlc.arg(now))
@@ -16,6 +23,14 @@ UPDATE payment_customers SET method_id = $2, card_brand = $3, card_last4 = $4, c
 -- name: DropPaymentMethod :execrows
 UPDATE payment_customers SET method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL, updated_at = $2
 WHERE org_id = $1 AND method_id IS NOT NULL;
+
+-- name: ForgetDetachedMethod :exec
+WITH gone AS (
+  UPDATE payment_customers SET method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL, updated_at = sqlc.arg(now)
+  WHERE method_id = $1 RETURNING org_id
+)
+UPDATE auto_recharges SET paused = 'no_card', paused_at = sqlc.arg(now)::timestamptz, updated_at = sqlc.arg(now)
+WHERE enabled AND paused = '' AND org_id IN (SELECT org_id FROM gone);
 
 -- name: InsertTopup :one
 -- No row: there is one with this id, or another automatic one is open.
@@ -94,8 +109,8 @@ UPDATE auto_recharges SET month_full_at = sqlc.arg(now)::timestamptz WHERE org_i
 
 -- name: OrgsToRecharge :many
 -- Organizations whose balance is below what they said. What they wait for already is looked at under the lock.
-SELECT a.org_id FROM auto_recharges a JOIN budgets b ON b.org_id = a.org_id AND b.kind = 'balance'
-WHERE a.enabled AND a.paused = '' AND b.cap_nano - b.settled_nano - b.outstanding_nano < a.below_nano
+SELECT a.org_id FROM auto_recharges a JOIN orgs o USING (org_id) JOIN budgets b ON b.org_id = a.org_id AND b.kind = 'balance'
+WHERE a.enabled AND a.paused = '' AND o.suspended_at IS NULL AND b.cap_nano - b.settled_nano - b.outstanding_nano < a.below_nano
   AND NOT EXISTS (SELECT FROM topups t WHERE t.org_id = a.org_id AND t.kind = 'auto' AND t.state IN ('created', 'processing', 'retrying'))
 ORDER BY a.org_id LIMIT sqlc.arg(max_rows);
 

@@ -33,6 +33,7 @@ const (
 	Txn     = "txn"
 	Grant   = "grant"
 	Aside   = "quar" // an event in quarantine
+	Topup   = "top"
 )
 
 // New makes a fresh id. It panics only when the system has no randomness.

@@ -1,0 +1,33 @@
+package stripegw
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/stripe/stripe-go/v76"
+
+	"millrace/internal/fault"
+)
+
+// translate makes Stripe's error a fault. Its text is for the log; people read ours.
+func translate(err error) error {
+	if err == nil {
+		return nil
+	}
+	var e *stripe.Error
+	if !errors.As(err, &e) {
+		return fault.Wrap(err, fault.Unavailable, "The payment provider cannot be reached. Try again in a moment.")
+	}
+	cause := errors.New("stripe: " + string(e.Type) + " " + string(e.Code) + " " + e.Param + " (request " + e.RequestID + "): " + e.Msg)
+	switch {
+	case e.HTTPStatusCode == http.StatusTooManyRequests:
+		return fault.Wrap(cause, fault.Limited, "The payment provider is busy. Try again in a moment.")
+	case e.HTTPStatusCode == http.StatusNotFound:
+		return fault.Wrap(cause, fault.NotFound, "The payment provider does not know this.")
+	case e.HTTPStatusCode == http.StatusUnauthorized, e.HTTPStatusCode == http.StatusForbidden:
+		return fault.Wrap(cause, fault.Upstream, "The payment provider refuses our key. Please tell support.")
+	case e.HTTPStatusCode >= http.StatusInternalServerError, e.HTTPStatusCode == http.StatusConflict, e.HTTPStatusCode == 0:
+		return fault.Wrap(cause, fault.Unavailable, "The payment provider cannot be reached. Try again in a moment.")
+	}
+	return fault.Wrap(cause, fault.Upstream, "The payment provider refused the request. Please tell support.")
+}

@@ -1,0 +1,140 @@
+package topup
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"millrace/db/q"
+	"millrace/internal/fault"
+	"millrace/internal/ids"
+	"millrace/tenants"
+	"millrace/tenants/audit"
+)
+
+// AddCard makes a page where a person gives a card to keep. key makes a form that is sent twice one page.
+func (s *Service) AddCard(ctx context.Context, by tenants.Actor, org, key ids.ID) (url string, err error) {
+	customer, err := s.begin(ctx, by, org)
+	if err != nil {
+		return "", err
+	}
+	back := s.c.PublicURL + "/billing/payment"
+	x, err := s.c.Gateway.OpenCheckout(ctx, Checkout{Key: "card:" + ids.Format(ids.Topup, key), Customer: customer, Done: back + "?session={CHECKOUT_SESSION_ID}", Back: back})
+	if err != nil {
+		return "", err
+	}
+	return x.URL, s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
+		return r.BeginSetup(ctx, q.BeginSetupParams{OrgID: org, SetupID: &x.ID, UpdatedAt: s.now()})
+	})
+}
+
+// CardAdded keeps the card that a person gave on a page, when it is theirs. Calling it again changes nothing.
+func (s *Service) CardAdded(ctx context.Context, by tenants.Actor, org ids.ID, session string) error {
+	customer, err := s.begin(ctx, by, org)
+	if err != nil {
+		return err
+	}
+	x, err := s.c.Gateway.Session(ctx, session)
+	if err != nil {
+		return err
+	}
+	if x.Customer != customer {
+		return fault.New(fault.NotFound, "There is no such page.").WithCode("not_found")
+	}
+	return s.system(ctx, func(tx pgx.Tx, _ *q.Queries) error { return s.endSetup(ctx, tx, org, x) })
+}
+
+// endSetup keeps the card of the page that was opened last, once: an old page must not bring an old card back.
+func (s *Service) endSetup(ctx context.Context, tx pgx.Tx, org ids.ID, x Session) error {
+	if !x.Setup || x.State != SessionComplete || x.Card == nil {
+		return nil
+	}
+	n, err := q.New(tx).EndSetup(ctx, q.EndSetupParams{SetupID: &x.ID, UpdatedAt: s.now()})
+	if err != nil || n == 0 {
+		return err
+	}
+	return s.keep(ctx, tx, org, *x.Card)
+}
+
+// Portal makes a page of the payment provider with receipts and cards.
+func (s *Service) Portal(ctx context.Context, by tenants.Actor, org ids.ID) (url string, err error) {
+	customer, err := s.begin(ctx, by, org)
+	if err != nil {
+		return "", err
+	}
+	return s.c.Gateway.Portal(ctx, customer, s.c.PublicURL+"/billing/payment")
+}
+
+// begin checks who asks and gives the organization at the payment provider.
+func (s *Service) begin(ctx context.Context, by tenants.Actor, org ids.ID) (customer string, err error) {
+	if err := by.Require(tenants.BillingManage, org); err != nil {
+		return "", err
+	}
+	if !s.On() {
+		return "", errOff
+	}
+	return s.customer(ctx, org)
+}
+
+// keep makes a card the one that is charged. A new one ends a pause: it is what the customer was asked for.
+func (s *Service) keep(ctx context.Context, tx pgx.Tx, org ids.ID, card Card) error {
+	r := q.New(tx)
+	now := s.now()
+	was, err := r.PaymentCustomer(ctx, org)
+	if err != nil {
+		return found(err, "customer at the payment provider")
+	}
+	p := q.KeepPaymentMethodParams{OrgID: org, MethodID: &card.Method, CardBrand: card.Brand, CardLast4: card.Last4, UpdatedAt: now}
+	if !card.Expiry.IsZero() {
+		p.CardExpiry = &card.Expiry
+	}
+	if _, err := r.KeepPaymentMethod(ctx, p); err != nil {
+		return fmt.Errorf("topup: keep a card: %w", err)
+	}
+	if text(was.MethodID) == card.Method {
+		return nil
+	}
+	if _, err := r.ResumeAutoRecharge(ctx, q.ResumeAutoRechargeParams{OrgID: org, UpdatedAt: now}); err != nil {
+		return fmt.Errorf("topup: resume: %w", err)
+	}
+	return audit.Append(ctx, tx, tenants.System(), audit.Change{Org: org, Action: "card.keep", Target: ids.Format(ids.Org, org), Before: cardAudit(was.CardBrand, was.CardLast4),
+		After: cardAudit(card.Brand, card.Last4), At: now})
+}
+
+func cardAudit(brand, last4 string) any {
+	if last4 == "" {
+		return nil
+	}
+	return map[string]string{"card": brand + " …" + last4}
+}
+
+// RemoveCard forgets the kept card; auto-recharge stops with it.
+func (s *Service) RemoveCard(ctx context.Context, by tenants.Actor, org ids.ID) error {
+	if _, err := s.begin(ctx, by, org); err != nil {
+		return err
+	}
+	var method string
+	err := s.system(ctx, func(tx pgx.Tx, r *q.Queries) error {
+		was, err := r.PaymentCustomer(ctx, org)
+		if err != nil {
+			return found(err, "customer at the payment provider")
+		}
+		method = text(was.MethodID)
+		n, err := r.DropPaymentMethod(ctx, q.DropPaymentMethodParams{OrgID: org, UpdatedAt: s.now()})
+		if err != nil || n == 0 {
+			return err
+		}
+		if _, err := r.StopAutoRecharge(ctx, q.StopAutoRechargeParams{OrgID: org, UpdatedAt: s.now()}); err != nil {
+			return err
+		}
+		return audit.Append(ctx, tx, by, audit.Change{Org: org, Action: "card.remove", Target: ids.Format(ids.Org, org), Before: cardAudit(was.CardBrand, was.CardLast4), At: s.now()})
+	})
+	if err != nil || method == "" {
+		return err
+	}
+	if err := s.c.Gateway.Forget(ctx, method); err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package topup
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"millrace/db/q"
+	"millrace/internal/fault"
+	"millrace/internal/ids"
+	"millrace/tenants"
+	"millrace/tenants/audit"
+)
+
+// NewTopup asks for a top-up by a person.
+type NewTopup struct {
+	Org      ids.ID
+	ID       ids.ID // chosen by the form: sent twice it is one top-up
+	Cents    int64
+	KeepCard bool // for auto-recharge
+}
+
+// Start makes a top-up and its payment page; Topup.URL leads there. Asking again for the same one gives the same page.
+func (s *Service) Start(ctx context.Context, by tenants.Actor, in NewTopup) (Topup, error) {
+	if err := by.Require(tenants.BillingManage, in.Org); err != nil {
+		return Topup{}, err
+	}
+	if !s.On() {
+		return Topup{}, errOff
+	}
+	if in.Cents < MinCents || in.Cents > MaxCents {
+		return Topup{}, fault.New(fault.Invalid, "Add from %s to %s at once.", dollars(MinCents), dollars(MaxCents)).WithParam("amount")
+	}
+	customer, err := s.customer(ctx, in.Org)
+	if err != nil {
+		return Topup{}, err
+	}
+	t, err := s.insert(ctx, by, in)
+	if err != nil {
+		return Topup{}, err
+	}
+	if State(t.State) != Created {
+		return topupOf(t), nil
+	}
+	page := s.page(in.ID)
+	session, err := s.c.Gateway.OpenCheckout(ctx, Checkout{Key: ledgerKey(t, "checkout"), Customer: customer, Topup: t.ID, Cents: t.Cents, KeepCard: t.KeepCard,
+		Done: page, Back: page, Expires: t.CreatedAt.Add(pageLife)})
+	if err != nil {
+		return Topup{}, err
+	}
+	next, err := decide(t, customer, sight{session: &session}, s.now())
+	if err != nil {
+		return Topup{}, err
+	}
+	if err := s.system(ctx, func(tx pgx.Tx, _ *q.Queries) error { return s.apply(ctx, tx, t, next) }); err != nil {
+		return Topup{}, err
+	}
+	return topupOf(next.row), nil
+}
+
+// page is where a customer sees what became of a top-up.
+func (s *Service) page(id ids.ID) string {
+	return s.c.PublicURL + "/billing/credits/" + ids.Format(ids.Topup, id)
+}
+
+// insert makes the row, or finds the one that the same form made before.
+func (s *Service) insert(ctx context.Context, by tenants.Actor, in NewTopup) (t q.Topup, err error) {
+	now := s.now()
+	giveUp := now.Add(afterPage)
+	err = s.system(ctx, func(tx pgx.Tx, r *q.Queries) (err error) {
+		t, err = r.InsertTopup(ctx, q.InsertTopupParams{OrgID: in.Org, ID: in.ID, Kind: string(Manual), Cents: in.Cents, KeepCard: in.KeepCard, CreatedBy: by.Name(),
+			Now: now, NextAt: &giveUp})
+		if err == nil {
+			return audit.Append(ctx, tx, by, audit.Change{Org: in.Org, Action: "topup.start", Target: ids.Format(ids.Topup, in.ID),
+				After: map[string]any{"amount_usd": nano(in.Cents).String(), "keep_card": in.KeepCard}, At: now})
+		}
+		if err = found(err, "top-up"); !fault.Is(err, fault.NotFound) {
+			return err
+		}
+		t, err = r.Topup(ctx, q.TopupParams{OrgID: in.Org, ID: in.ID})
+		return found(err, "top-up")
+	})
+	if err == nil && (t.Cents != in.Cents || Kind(t.Kind) != Manual) {
+		return q.Topup{}, fault.New(fault.Conflict, "This form was sent already, with another amount. Load it anew.").WithCode("form_sent")
+	}
+	return t, err
+}
+
+// customer is the organization at the payment provider, made when it is first needed.
+func (s *Service) customer(ctx context.Context, org ids.ID) (id string, err error) {
+	var known q.PaymentCustomer
+	err = s.inOrg(ctx, org, func(r *q.Queries) (err error) {
+		known, err = r.PaymentCustomer(ctx, org)
+		return found(err, "customer at the payment provider")
+	})
+	if err == nil || !fault.Is(err, fault.NotFound) {
+		return known.CustomerID, err
+	}
+	in := NewCustomer{Org: org}
+	err = s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
+		row, err := r.GetOrg(ctx, org)
+		if err != nil {
+			return found(err, "organization")
+		}
+		in.Name = row.Name
+		people, err := r.BillingPeople(ctx, org)
+		if len(people) > 0 {
+			in.Email = people[0]
+		}
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	if id, err = s.c.Gateway.CreateCustomer(ctx, in); err != nil {
+		return "", err
+	}
+	err = s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
+		if err := r.InsertPaymentCustomer(ctx, q.InsertPaymentCustomerParams{OrgID: org, CustomerID: id, Now: s.now()}); err != nil {
+			return fmt.Errorf("topup: keep a customer: %w", err)
+		}
+		row, err := r.PaymentCustomer(ctx, org) // somebody else's, if that one was faster
+		id = row.CustomerID
+		return err
+	})
+	return id, err
+}
+
+// Look shows a top-up to a customer who comes back from the payment page, as it is now at the payment provider.
+func (s *Service) Look(ctx context.Context, by tenants.Actor, org, id ids.ID) (Topup, error) {
+	if err := by.Require(tenants.BillingRead, org); err != nil {
+		return Topup{}, err
+	}
+	var t q.Topup
+	err := s.inOrg(ctx, org, func(r *q.Queries) (err error) {
+		t, err = r.Topup(ctx, q.TopupParams{OrgID: org, ID: id})
+		return found(err, "top-up")
+	})
+	if err != nil || over(State(t.State)) || !s.On() {
+		return topupOf(t), err
+	}
+	fresh, err := s.Fulfil(ctx, org, id)
+	if fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Upstream) {
+		return topupOf(t), nil // what is known is better than nothing; the worker looks again
+	}
+	return fresh, err
+}
+
+// MaxTopups bounds a list.
+const MaxTopups = 100
+
+// List gives an organization's newest top-ups.
+func (s *Service) List(ctx context.Context, by tenants.Actor, org ids.ID, limit int) (out []Topup, err error) {
+	if err := by.Require(tenants.BillingRead, org); err != nil {
+		return nil, err
+	}
+	err = s.inOrg(ctx, org, func(r *q.Queries) error {
+		rows, err := r.Topups(ctx, q.TopupsParams{OrgID: org, MaxRows: int32(min(max(limit, 1), MaxTopups))})
+		for _, row := range rows {
+			out = append(out, topupOf(row))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("topup: list: %w", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,72 @@
+package topup
+
+import (
+	"time"
+
+	"millrace/db/q"
+)
+
+// Pause says why auto-recharge charges nothing.
+type Pause string
+
+// The reasons.
+const (
+	PauseAuth     Pause = "authentication_required" // the bank wants the customer there
+	PauseDeclined Pause = "declined"                // declined for days
+	PauseCard     Pause = "card_refused"            // this card will not work again
+	PauseNoCard   Pause = "no_card"
+	PauseRunaway  Pause = "runaway" // far more often than it can be meant
+)
+
+// Sentence is the reason for the customer, with what to do.
+func (p Pause) Sentence() string {
+	switch p {
+	case PauseAuth:
+		return "Your bank asks you to confirm the payment. Add credit once with your card saved; auto-recharge then goes on."
+	case PauseDeclined:
+		return "Your card was declined several times. Add credit with another card saved, or give a new card."
+	case PauseCard:
+		return "Your bank refuses this card. Give a new card."
+	case PauseNoCard:
+		return "There is no card to charge. Give a card."
+	case PauseRunaway:
+		return "It charged your card three times within a day, so it was stopped to be safe. Look at your usage, then turn it on again."
+	}
+	return ""
+}
+
+// retryAfter is when a card is tried again after its first, second and third decline that may heal by itself.
+var retryAfter = []time.Duration{6 * time.Hour, 24 * time.Hour, 72 * time.Hour}
+
+// healing are declines that may heal by themselves; vague ones say nothing, and are tried once more.
+var (
+	healing = map[string]bool{"insufficient_funds": true, "processing_error": true, "try_again_later": true, "issuer_not_available": true,
+		"reenter_transaction": true, "withdrawal_count_limit_exceeded": true, "card_velocity_exceeded": true}
+	vague = map[string]bool{"do_not_honor": true, "generic_decline": true, "card_declined": true, "": true}
+)
+
+// decline writes what follows from a declined charge: another try at its time, or the end and a pause.
+func decline(next *q.Topup, d Decline, now time.Time) Pause {
+	next.Failure, next.State, next.NextAt = d.Code, string(Failed), nil
+	next.Declines++
+	next.Attempt++ // whatever comes next is another charge
+	tries := int(next.Declines)
+	wait := time.Duration(0)
+	switch {
+	case d.Code == "authentication_required":
+		return PauseAuth
+	case d.Final:
+		return PauseCard
+	case healing[d.Code] && tries <= len(retryAfter):
+		wait = retryAfter[tries-1]
+	case healing[d.Code]:
+		return PauseDeclined
+	case vague[d.Code] && tries == 1:
+		wait = retryAfter[1]
+	default:
+		return PauseCard
+	}
+	at := now.Add(wait)
+	next.State, next.NextAt = string(Retrying), &at
+	return ""
+}
