@@ -24,10 +24,10 @@ import (
 
 // Limits of keys.
 const (
-	maxName       = 100              // characters
-	maxLive       = 1000             // keys of one organization that are neither revoked nor expired; hidden ones do not count
-	maxHidden     = 200              // hidden keys of one organization that are alive
-	PlaygroundTTL = 15 * time.Minute // of the hidden key that a console page calls the public gateway with
+	maxName       = 100             // characters
+	maxLive       = 1000            // keys of one organization that are neither revoked nor expired; hidden ones do not count
+	maxHidden     = 200             // hidden keys of one organization that are alive
+	PlaygroundTTL = 2 * time.Minute // of the hidden key that a console page calls the public gateway with: it makes one a message
 )
 
 // Service makes and changes keys. It is safe for concurrent use.
@@ -139,8 +139,8 @@ func (s *Service) create(ctx context.Context, by tenants.Actor, in NewKey, hidde
 		case err != nil:
 			return err
 		case hidden && live >= maxHidden:
-			return fault.New(fault.Conflict, "An organization may have %d playground sessions at once. One ends within %d minutes.", maxHidden,
-				int(PlaygroundTTL/time.Minute)).WithCode("too_many_sessions")
+			return fault.New(fault.Conflict, "An organization may send %d playground messages in %d minutes. Try again shortly.", maxHidden,
+				int(PlaygroundTTL/time.Minute)).WithCode("too_many_messages")
 		case !hidden && live >= maxLive:
 			return fault.New(fault.Conflict, "An organization may have %d keys. Revoke some first.", maxLive).WithCode("too_many_keys")
 		}

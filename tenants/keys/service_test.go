@@ -216,7 +216,7 @@ func TestPlaygroundKeysAreCountedApart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := f.keys.CreatePlayground(t.Context(), f.root, f.org.ID, f.project); code(err) != "too_many_sessions" {
+	if _, _, err := f.keys.CreatePlayground(t.Context(), f.root, f.org.ID, f.project); code(err) != "too_many_messages" {
 		t.Errorf("got %v", err)
 	}
 	f.key(keys.NewKey{})
