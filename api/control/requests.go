@@ -23,6 +23,7 @@ type Request struct {
 	Ending        string        `json:"ending"`
 	Streamed      bool          `json:"streamed"`
 	Dialect       string        `json:"dialect"`
+	ServiceTier   string        `json:"service_tier"`
 	Estimated     bool          `json:"estimated"`
 	Repriced      bool          `json:"repriced"`
 	Tokens        Tokens        `json:"tokens"`
@@ -56,7 +57,7 @@ func (a *api) getRequest(c *call, _ none) (Request, error) {
 	out := Request{ID: ids.Format(ids.Request, e.ID), OrgID: ids.Format(ids.Org, e.Org), ProjectID: ids.Format(ids.Project, e.Project),
 		KeyID: ids.Format(ids.Key, e.Key), Model: r.Model, ModelID: ids.Format(ids.Model, e.Model), PriceID: ids.Format(ids.Price, e.PriceVersion),
 		USDPerMillion: perMillionOf(r.Prices), StartedAt: milli(e.StartedMS), EndedAt: milli(e.EndedMS), Status: e.Status,
-		Ending: string(e.Ending), Streamed: e.Streamed, Dialect: e.Dialect, Estimated: e.Estimated, Repriced: r.Repriced,
+		Ending: string(e.Ending), Streamed: e.Streamed, Dialect: e.Dialect, ServiceTier: e.Service.String(), Estimated: e.Estimated, Repriced: r.Repriced,
 		Tokens: tokensOf(e.Usage), Charged: amount(r.Charged), Overrun: amount(r.Overrun), Saved: amount(r.Saved),
 		TxnID: format(ids.Txn, r.Txn), Attempts: make([]Attempt, len(e.Attempts))}
 	if e.FirstTokenMS != 0 {

@@ -13,6 +13,7 @@ import (
 	"millrace/db"
 	"millrace/db/bus"
 	"millrace/db/q"
+	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/usage"
 )
@@ -109,7 +110,10 @@ func (b *Book) read(ctx context.Context) error {
 	}
 	s := &schedule{versions: make(map[bookKey][]*Version), byID: make(map[ids.ID]*Version, len(rows))}
 	for _, r := range rows {
-		v := version(r)
+		v, err := version(r)
+		if err != nil {
+			return err
+		}
 		key := bookKey{v.Model, v.Book}
 		s.versions[key] = append(s.versions[key], &v)
 		s.byID[v.ID] = &v
@@ -118,14 +122,19 @@ func (b *Book) read(ctx context.Context) error {
 	return nil
 }
 
-// Quote gives the prices in effect for a model at a moment, in the named book, else in Standard. A model without any is a
-// fault of kind NotFound. It does not block.
-func (b *Book) Quote(model ids.ID, book string, at time.Time) (usage.Quote, error) {
+// Quote gives the prices in effect for a model at a moment and a service tier, in the named book, else in Standard. A model
+// without any is a fault of kind NotFound, a tier that is not offered one of kind Invalid. It does not block.
+func (b *Book) Quote(model ids.ID, book string, at time.Time, s usage.Service) (usage.Quote, error) {
 	v, err := b.At(model, book, at)
 	if err != nil {
 		return usage.Quote{}, err
 	}
-	return v.Quote(), nil
+	quote, offered := v.Quote(at, s)
+	if !offered {
+		return usage.Quote{}, fault.New(fault.Invalid, "This model is not offered at the service tier %s. Leave service_tier out, or send \"default\".", s).
+			WithCode("unsupported_value").WithParam("service_tier")
+	}
+	return quote, nil
 }
 
 // At is the version behind a Quote. It is shared: do not change it.

@@ -24,13 +24,6 @@ const (
 	maxFee   money.Pico = 1_000_000_000_000_000
 )
 
-// What a token usually costs. Outside of it, a price was probably given per token instead of per million, or the reverse.
-const (
-	unusuallyLow  money.Pico = 1_000         // 0.001 USD per million
-	unusuallyHigh money.Pico = 1_000_000_000 // 1,000 USD per million
-	unusualFee    money.Pico = 1_000_000_000_000
-)
-
 // Draft asks for a version.
 type Draft struct {
 	Model       ids.ID
@@ -39,6 +32,7 @@ type Draft struct {
 	// Prices names every class, those that cost nothing too: pico-USD per token, for usage.Requests per request. A class
 	// that was forgotten must not be free by accident.
 	Prices map[usage.Class]money.Pico
+	Terms  Terms
 	Note   string
 	// Confirm is the model's name, typed by a person who has read the doubts about these prices. See Doubts.
 	Confirm string
@@ -90,7 +84,8 @@ func (d Draft) version(now time.Time) (Version, error) {
 	if len(d.Prices) > len(v.Prices) {
 		return v, fault.New(fault.Invalid, "There are prices for classes that do not exist.")
 	}
-	return v, nil
+	v.Terms = d.Terms
+	return v, v.Terms.check(v.Prices)
 }
 
 // ErrPast refuses a price that is to begin in the past.
@@ -111,42 +106,4 @@ func text(c usage.Class, p money.Pico) string {
 		return fmt.Sprintf("%s USD per request", p.CeilNano())
 	}
 	return p.PerMillion() + " USD per 1M tokens"
-}
-
-// Doubts says, in sentences for people, what is odd about prices that are to follow others (nil: the model's first ones):
-// a change by more than half, a price that looks as if it were given in another unit, cached tokens dearer than computed
-// ones. Empty = nothing is odd.
-func Doubts(before *usage.Prices, after usage.Prices) []string {
-	var doubts []string
-	odd := func(format string, args ...any) { doubts = append(doubts, fmt.Sprintf(format, args...)) }
-	for i, p := range after {
-		c := usage.Class(i)
-		switch {
-		case c == usage.Requests && p > unusualFee:
-			odd("%s is unusually dear for one request.", text(c, p))
-		case c != usage.Requests && p > 0 && p < unusuallyLow:
-			odd("%s for %s is unusually cheap. Was it given per token instead of per million?", text(c, p), c)
-		case c != usage.Requests && p > unusuallyHigh:
-			odd("%s for %s is unusually dear. Was it given per token in another unit?", text(c, p), c)
-		}
-		if before == nil {
-			continue
-		}
-		switch was := before[i]; {
-		case was == p:
-		case was == 0:
-			odd("%s was free and would cost %s.", c, text(c, p))
-		case p == 0:
-			odd("%s cost %s and would be free.", c, text(c, was))
-		case p-was > was/2 || was-p > was/2:
-			odd("%s changes by more than half, from %s to %s.", c, text(c, was), text(c, p))
-		}
-	}
-	if after[usage.Cached] > after[usage.Input] {
-		odd("cached tokens would cost more than computed ones.")
-	}
-	if before == nil && after == (usage.Prices{}) {
-		odd("everything would be free.")
-	}
-	return doubts
 }

@@ -33,7 +33,7 @@ func OfModels(ctx context.Context, tx q.DBTX, models []ids.ID) ([]Version, error
 	if err != nil {
 		return nil, fmt.Errorf("price: versions of models: %w", err)
 	}
-	return versions(rows), nil
+	return versions(rows)
 }
 
 func found(row q.PriceVersion, err error) (Version, error) {
@@ -43,7 +43,7 @@ func found(row q.PriceVersion, err error) (Version, error) {
 	case err != nil:
 		return Version{}, fmt.Errorf("price: %w", err)
 	}
-	return version(row), nil
+	return version(row)
 }
 
 // unpriced is what a caller of a model without prices is told: nothing unpriced is served.
@@ -51,10 +51,12 @@ func unpriced() *fault.Fault {
 	return fault.New(fault.NotFound, "This model has no price in effect, so it cannot be called yet.").WithCode("model_not_found").WithParam("model")
 }
 
-func versions(rows []q.PriceVersion) []Version {
-	list := make([]Version, len(rows))
+func versions(rows []q.PriceVersion) (list []Version, err error) {
+	list = make([]Version, len(rows))
 	for i, r := range rows {
-		list[i] = version(r)
+		if list[i], err = version(r); err != nil {
+			return nil, err
+		}
 	}
-	return list
+	return list, nil
 }

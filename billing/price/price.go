@@ -5,7 +5,8 @@
 // note; never an update.
 //
 // Words. Book: a named list of prices; every model has prices in "standard", and a customer's own book may say less.
-// Version: prices of one model in one book from effective_at on. Quote: a version as a request pins it at its start.
+// Version: prices of one model in one book from effective_at on. Terms: how they depend on the prompt's length, the time of
+// the week and the service tier. Quote: a version as a request pins it at its start, terms worked in.
 // Schedule: the versions that stand, past and future.
 //
 // Invariants: a version is never changed or deleted, only cancelled, and not later than CancelNotice before it takes
@@ -14,6 +15,7 @@
 package price
 
 import (
+	"fmt"
 	"time"
 
 	"millrace/db/q"
@@ -36,19 +38,25 @@ type Version struct {
 	Book        string
 	EffectiveAt time.Time
 	Prices      usage.Prices
+	Terms       Terms
 	Note        string
 	CreatedBy   string
 	CreatedAt   time.Time
 	CancelledAt *time.Time // nil = it stands
 }
 
-// Quote is what a request pins.
-func (v *Version) Quote() usage.Quote { return usage.Quote{Version: v.ID, Prices: v.Prices} }
-
 // Free reports whether nothing of it costs anything.
-func (v *Version) Free() bool { return v.Prices == usage.Prices{} }
+func (v *Version) Free() bool {
+	for _, tier := range v.Terms.Tiers {
+		if tier.Prices != (usage.Prices{}) {
+			return false
+		}
+	}
+	return v.Prices == usage.Prices{}
+}
 
-func version(r q.PriceVersion) Version {
+// version reads a row. Terms that cannot be read are an error: what they would have charged is not known.
+func version(r q.PriceVersion) (Version, error) {
 	v := Version{ID: r.ID, Model: r.ModelID, Book: r.Book, EffectiveAt: r.EffectiveAt, Note: r.Note, CreatedBy: r.CreatedBy,
 		CreatedAt: r.CreatedAt, CancelledAt: r.CancelledAt}
 	v.Prices[usage.Input] = money.Pico(r.InputPico)
@@ -59,14 +67,18 @@ func version(r q.PriceVersion) Version {
 	v.Prices[usage.Image] = money.Pico(r.ImagePico)
 	v.Prices[usage.Audio] = money.Pico(r.AudioPico)
 	v.Prices[usage.Requests] = money.Pico(r.RequestPico)
-	return v
+	if err := v.Terms.UnmarshalJSON(r.Terms); err != nil {
+		return Version{}, fmt.Errorf("price: version %s: %w", ids.Format(ids.Price, r.ID), err)
+	}
+	return v, nil
 }
 
-func insertParams(v Version) q.InsertPriceVersionParams {
+func insertParams(v Version) (q.InsertPriceVersionParams, error) {
+	terms, err := v.Terms.MarshalJSON()
 	return q.InsertPriceVersionParams{ID: v.ID, ModelID: v.Model, Book: v.Book, EffectiveAt: v.EffectiveAt,
 		InputPico: int64(v.Prices[usage.Input]), CachedPico: int64(v.Prices[usage.Cached]),
 		CacheWritePico: int64(v.Prices[usage.CacheWrite]), OutputPico: int64(v.Prices[usage.Output]),
 		ReasoningPico: int64(v.Prices[usage.Reasoning]), ImagePico: int64(v.Prices[usage.Image]),
 		AudioPico: int64(v.Prices[usage.Audio]), RequestPico: int64(v.Prices[usage.Requests]),
-		Note: v.Note, CreatedBy: v.CreatedBy, CreatedAt: v.CreatedAt}
+		Note: v.Note, CreatedBy: v.CreatedBy, CreatedAt: v.CreatedAt, Terms: terms}, err
 }

@@ -15,7 +15,6 @@ import (
 	"millrace/internal/clock"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
-	"millrace/internal/usage"
 	"millrace/tenants"
 	"millrace/tenants/audit"
 )
@@ -61,11 +60,15 @@ func (s *Service) Create(ctx context.Context, by tenants.Actor, d Draft) (Versio
 			return err
 		}
 		if !model.Free {
-			if err := confirm(Doubts(before, v.Prices), model.Name, d.Confirm); err != nil {
+			if err := confirm(Doubts(before, &v), model.Name, d.Confirm); err != nil {
 				return err
 			}
 		}
-		if _, err = q.New(tx).InsertPriceVersion(ctx, insertParams(v)); err != nil {
+		row, err := insertParams(v)
+		if err != nil {
+			return err
+		}
+		if _, err = q.New(tx).InsertPriceVersion(ctx, row); err != nil {
 			return tenants.Taken(err, "There is a price from that moment on already.")
 		}
 		return s.audit(ctx, tx, by, "price.create", v, before)
@@ -77,8 +80,8 @@ func (s *Service) Create(ctx context.Context, by tenants.Actor, d Draft) (Versio
 	return v, nil
 }
 
-// predecessor is the prices that v would follow: of its own book, else the standard ones; nil when there are none.
-func predecessor(ctx context.Context, tx q.DBTX, v Version) (*usage.Prices, error) {
+// predecessor is the version that v would follow: of its own book, else the standard ones; nil when there are none.
+func predecessor(ctx context.Context, tx q.DBTX, v Version) (*Version, error) {
 	before, err := At(ctx, tx, v.Model, v.Book, v.EffectiveAt)
 	switch {
 	case fault.Is(err, fault.NotFound):
@@ -86,7 +89,7 @@ func predecessor(ctx context.Context, tx q.DBTX, v Version) (*usage.Prices, erro
 	case err != nil:
 		return nil, err
 	}
-	return &before.Prices, nil
+	return &before, nil
 }
 
 func confirm(doubts []string, model, typed string) error {
@@ -114,8 +117,10 @@ func (s *Service) Cancel(ctx context.Context, by tenants.Actor, id ids.ID) (Vers
 		if err != nil {
 			return fmt.Errorf("price: cancel: %w", err)
 		}
-		v = version(row)
-		return s.audit(ctx, tx, by, "price.cancel", v, &v.Prices)
+		if v, err = version(row); err != nil {
+			return err
+		}
+		return s.audit(ctx, tx, by, "price.cancel", v, &v)
 	})
 	if err != nil {
 		return Version{}, err
@@ -138,10 +143,10 @@ func (s *Service) Timeline(ctx context.Context, by tenants.Actor, model ids.ID) 
 	if err != nil {
 		return nil, fmt.Errorf("price: timeline: %w", err)
 	}
-	return versions(rows), nil
+	return versions(rows)
 }
 
-func (s *Service) audit(ctx context.Context, tx pgx.Tx, by tenants.Actor, action string, v Version, before *usage.Prices) error {
+func (s *Service) audit(ctx context.Context, tx pgx.Tx, by tenants.Actor, action string, v Version, before *Version) error {
 	c := audit.Change{Action: action, Target: ids.Format(ids.Price, v.ID), After: v, At: s.clock.Now().UTC()}
 	if before != nil {
 		c.Before = *before

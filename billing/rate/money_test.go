@@ -127,6 +127,39 @@ func TestAWrongPriceIsCorrectedInTheCustomersFavour(t *testing.T) {
 	}
 }
 
+// The rater prices by the prompt's length, the start's time of the week and the service tier, as the gateway did.
+func TestTermsAreRated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.customer(w.epoch(), 10*usd, usd)
+	w.exec(`INSERT INTO price_versions SELECT gen_random_uuid(), model_id, book, effective_at + interval '1 hour', input_pico, cached_pico, cache_write_pico, output_pico,
+		reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, NULL,
+		'{"tiers":[{"above":14,"pico":{"input":1000,"cached":100,"output":3000,"request":5000}}],"windows":[{"from":"00:00","to":"24:00","percent":50}],"priority_percent":300}'
+		FROM price_versions`)
+	var terms ids.ID
+	err := w.db.InTx(t.Context(), db.System(), func(tx pgx.Tx) error {
+		return tx.QueryRow(t.Context(), "SELECT id FROM price_versions WHERE terms <> '{}'").Scan(&terms)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(change func(*usage.Event)) string {
+		e := c.event(1000)
+		e.PriceVersion, e.Charge = terms, 1_000_000
+		change(e)
+		w.write(e)
+		w.rateAll()
+		return "SELECT charged_nano FROM usage_events WHERE id = '" + e.ID.String() + "'"
+	}
+	w.want(send(func(*usage.Event) {}), (10*250+4*25+1000*500+2500)/1000,
+		send(func(e *usage.Event) { e.Usage[usage.Input]++ }), (11*500+4*50+1000*1500+2500)/1000,
+		send(func(e *usage.Event) { e.Service = usage.Priority }), (10*750+4*75+1000*1500+7500)/1000,
+		send(func(e *usage.Event) { e.Service = usage.Batch }), (10*250+4*25+1000*500+2500)/1000,
+		"SELECT count(*) FROM usage_events WHERE service_tier = 'priority'", 1, "SELECT count(*) FROM usage_events WHERE service_tier = 'batch'", 1,
+		"SELECT count(*) FROM usage_events WHERE repriced", 0)
+	w.sound()
+}
+
 func TestAModelWithoutAnyPriceInEffectCostsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.model = ids.New()

@@ -91,13 +91,14 @@ func (f *facts) judge(e *entry) {
 	}
 	cheapest := money.MaxPico
 	for _, v := range applied {
-		cost, ok := v.Prices.Cost(ev.Usage)
+		prices := v.PricesOf(ev) // a tier that it does not offer costs what others pay
+		cost, ok := prices.Cost(ev.Usage)
 		if !ok {
 			e.reason = "its cost is impossible"
 			return
 		}
 		if cost < cheapest {
-			cheapest, e.version, e.saved = cost, v.ID, saved(ev.Usage, v.Prices)
+			cheapest, e.version, e.saved = cost, v.ID, saved(ev.Usage, &prices)
 		}
 	}
 	if e.cost = cheapest.Nano(); ev.Ending == usage.FailedUnbilled {
@@ -146,7 +147,7 @@ func (f *facts) inBook(s shelf, ms int64) (price.Version, bool) {
 }
 
 // saved is what the cached tokens would have cost more as input.
-func saved(v usage.Vector, p usage.Prices) money.Nano {
+func saved(v usage.Vector, p *usage.Prices) money.Nano {
 	less := p[usage.Input] - p[usage.Cached]
 	if less <= 0 {
 		return 0

@@ -68,6 +68,8 @@ const (
 	flagEstimated = 1 << iota
 	flagRepriced
 	flagStreamed
+	flagPriority
+	flagBatch
 )
 
 // group is what many events of a batch have in common.
@@ -128,7 +130,8 @@ func addEvent(a *q.InsertUsageEventsParams, e *entry) {
 	a.Image, a.Audio, a.Requests = append(a.Image, u[usage.Image]), append(a.Audio, u[usage.Audio]), append(a.Requests, u[usage.Requests])
 	a.Charged, a.Overrun = append(a.Charged, int64(e.charged)), append(a.Overrun, int64(e.overrun))
 	a.Saved, a.Endings = append(a.Saved, int64(e.saved)), append(a.Endings, string(ev.Ending))
-	flags := flag(ev.Estimated, flagEstimated) | flag(e.repriced, flagRepriced) | flag(ev.Streamed, flagStreamed)
+	flags := flag(ev.Estimated, flagEstimated) | flag(e.repriced, flagRepriced) | flag(ev.Streamed, flagStreamed) |
+		flag(ev.Service == usage.Priority, flagPriority) | flag(ev.Service == usage.Batch, flagBatch)
 	a.Statuses, a.Flags = append(a.Statuses, int32(ev.Status)), append(a.Flags, flags)
 	a.Dialects, a.Raws = append(a.Dialects, ev.Dialect), append(a.Raws, string(ev.Raw))
 	a.Attempts = append(a.Attempts, attemptsJSON(ev.Attempts))

@@ -125,7 +125,7 @@ func (s *Service) Request(ctx context.Context, by tenants.Actor, org, id ids.ID)
 
 func requestOf(r q.ReportRequestsRow) Request {
 	e := usage.Event{ID: r.ID, Org: r.OrgID, Project: r.ProjectID, Key: r.KeyID, Model: r.ModelID, PriceVersion: r.PriceVersionID, Epoch: r.EpochID,
-		Raw: r.Raw, Charge: money.Nano(r.ChargedNano + r.OverrunNano), Ending: usage.Ending(r.Ending), Estimated: r.Estimated, Streamed: r.Streamed,
+		Raw: r.Raw, Charge: money.Nano(r.ChargedNano + r.OverrunNano), Ending: usage.Ending(r.Ending), Estimated: r.Estimated, Streamed: r.Streamed, Service: usage.Service(r.ServiceTier),
 		Dialect: r.Dialect, Status: int(r.Status), StartedMS: r.StartedAt.UnixMilli(), EndedMS: r.EndedAt.UnixMilli()}
 	if r.FirstTokenAt != nil {
 		e.FirstTokenMS = r.FirstTokenAt.UnixMilli()

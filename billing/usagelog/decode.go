@@ -76,6 +76,9 @@ func (s *scan) ending(e *usage.Event) {
 	e.Ending = usage.Ending(s.text())
 	e.Estimated = s.skip(`,"estimated":true`)
 	e.Streamed = s.skip(`,"streamed":true`)
+	if s.skip(`,"service":`) {
+		e.Service = usage.Service(s.text())
+	}
 	s.want(`,"dialect":`)
 	e.Dialect = s.text()
 	s.want(`,"status":`)

@@ -15,7 +15,7 @@ import (
 const cancelPriceVersion = `-- name: CancelPriceVersion :one
 UPDATE price_versions SET cancelled_at = now()
 WHERE id = $1 AND cancelled_at IS NULL AND effective_at > now() + $2::bigint * interval '1 second'
-RETURNING id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at
+RETURNING id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at, terms
 `
 
 type CancelPriceVersionParams struct {
@@ -44,6 +44,7 @@ func (q *Queries) CancelPriceVersion(ctx context.Context, arg CancelPriceVersion
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.CancelledAt,
+		&i.Terms,
 	)
 	return i, err
 }
@@ -51,9 +52,9 @@ func (q *Queries) CancelPriceVersion(ctx context.Context, arg CancelPriceVersion
 const insertPriceVersion = `-- name: InsertPriceVersion :one
 
 INSERT INTO price_versions (id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico,
-                            reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
-RETURNING id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at
+                            reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, terms)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+RETURNING id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at, terms
 `
 
 type InsertPriceVersionParams struct {
@@ -72,6 +73,7 @@ type InsertPriceVersionParams struct {
 	Note           string
 	CreatedBy      string
 	CreatedAt      time.Time
+	Terms          []byte
 }
 
 // Price versions are inserted and, before they take effect, cancelled. Nothing else ever happens to one (a trigger sees to it).
@@ -92,6 +94,7 @@ func (q *Queries) InsertPriceVersion(ctx context.Context, arg InsertPriceVersion
 		arg.Note,
 		arg.CreatedBy,
 		arg.CreatedAt,
+		arg.Terms,
 	)
 	var i PriceVersion
 	err := row.Scan(
@@ -111,12 +114,13 @@ func (q *Queries) InsertPriceVersion(ctx context.Context, arg InsertPriceVersion
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.CancelledAt,
+		&i.Terms,
 	)
 	return i, err
 }
 
 const priceAt = `-- name: PriceAt :one
-SELECT id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at FROM price_versions
+SELECT id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at, terms FROM price_versions
 WHERE model_id = $1 AND book IN ($2, 'standard') AND effective_at <= $3 AND cancelled_at IS NULL
 ORDER BY (book = $2) DESC, effective_at DESC
 LIMIT 1
@@ -149,12 +153,13 @@ func (q *Queries) PriceAt(ctx context.Context, arg PriceAtParams) (PriceVersion,
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.CancelledAt,
+		&i.Terms,
 	)
 	return i, err
 }
 
 const priceSchedule = `-- name: PriceSchedule :many
-SELECT id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at FROM price_versions WHERE cancelled_at IS NULL ORDER BY model_id, book, effective_at
+SELECT id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at, terms FROM price_versions WHERE cancelled_at IS NULL ORDER BY model_id, book, effective_at
 `
 
 // Everything a gateway may need: the versions that stand, past and future.
@@ -184,6 +189,7 @@ func (q *Queries) PriceSchedule(ctx context.Context) ([]PriceVersion, error) {
 			&i.CreatedBy,
 			&i.CreatedAt,
 			&i.CancelledAt,
+			&i.Terms,
 		); err != nil {
 			return nil, err
 		}
@@ -196,7 +202,7 @@ func (q *Queries) PriceSchedule(ctx context.Context) ([]PriceVersion, error) {
 }
 
 const priceTimeline = `-- name: PriceTimeline :many
-SELECT id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at FROM price_versions WHERE model_id = $1 ORDER BY effective_at DESC, id DESC
+SELECT id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at, terms FROM price_versions WHERE model_id = $1 ORDER BY effective_at DESC, id DESC
 `
 
 // A model's versions in all books, cancelled ones too, newest first.
@@ -226,6 +232,7 @@ func (q *Queries) PriceTimeline(ctx context.Context, modelID ids.ID) ([]PriceVer
 			&i.CreatedBy,
 			&i.CreatedAt,
 			&i.CancelledAt,
+			&i.Terms,
 		); err != nil {
 			return nil, err
 		}
@@ -238,7 +245,7 @@ func (q *Queries) PriceTimeline(ctx context.Context, modelID ids.ID) ([]PriceVer
 }
 
 const priceVersion = `-- name: PriceVersion :one
-SELECT id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at FROM price_versions WHERE id = $1
+SELECT id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at, terms FROM price_versions WHERE id = $1
 `
 
 func (q *Queries) PriceVersion(ctx context.Context, id ids.ID) (PriceVersion, error) {
@@ -261,6 +268,7 @@ func (q *Queries) PriceVersion(ctx context.Context, id ids.ID) (PriceVersion, er
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.CancelledAt,
+		&i.Terms,
 	)
 	return i, err
 }

@@ -407,13 +407,14 @@ const insertUsageEvents = `-- name: InsertUsageEvents :exec
 INSERT INTO usage_events (org_id, day, project_id, key_id, model_id, price_version_id, epoch_id, txn_id, id,
   input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, image_tokens, audio_tokens, requests,
   charged_nano, overrun_nano, saved_nano, ending, status, estimated, repriced, streamed, dialect, attempts, raw,
-  started_at, first_token_at, ended_at)
+  started_at, first_token_at, ended_at, service_tier)
 SELECT ($1::uuid[])[e.grp], ($2::date[])[e.grp], ($3::uuid[])[e.grp], ($4::uuid[])[e.grp],
   ($5::uuid[])[e.grp], ($6::uuid[])[e.grp], ($7::uuid[])[e.grp],
   NULLIF(($8::uuid[])[e.grp], '00000000-0000-0000-0000-000000000000'), e.id,
   e.input_tokens, e.cached_tokens, e.cache_write_tokens, e.output_tokens, e.reasoning_tokens, e.image_tokens, e.audio_tokens, e.requests,
   e.charged_nano, e.overrun_nano, e.saved_nano, e.ending, e.status, e.flags & 1 <> 0, e.flags & 2 <> 0, e.flags & 4 <> 0, e.dialect, e.attempts::jsonb,
-  NULLIF(e.raw, '')::jsonb, to_timestamp(e.started_ms / 1000::float8), to_timestamp(NULLIF(e.first_token_ms, 0) / 1000::float8), to_timestamp(e.ended_ms / 1000::float8)
+  NULLIF(e.raw, '')::jsonb, to_timestamp(e.started_ms / 1000::float8), to_timestamp(NULLIF(e.first_token_ms, 0) / 1000::float8), to_timestamp(e.ended_ms / 1000::float8),
+  CASE WHEN e.flags & 8 <> 0 THEN 'priority' WHEN e.flags & 16 <> 0 THEN 'batch' ELSE '' END
 FROM (SELECT unnest($9::int[]) AS grp, unnest($10::uuid[]) AS id,
   unnest($11::bigint[]) AS input_tokens, unnest($12::bigint[]) AS cached_tokens,
   unnest($13::bigint[]) AS cache_write_tokens, unnest($14::bigint[]) AS output_tokens,
@@ -768,7 +769,7 @@ func (q *Queries) MarkEpochExpired(ctx context.Context, id ids.ID) (int64, error
 }
 
 const priceVersionsOfModels = `-- name: PriceVersionsOfModels :many
-SELECT id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at FROM price_versions WHERE model_id = ANY($1::uuid[]) ORDER BY model_id, book, effective_at
+SELECT id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at, terms FROM price_versions WHERE model_id = ANY($1::uuid[]) ORDER BY model_id, book, effective_at
 `
 
 // Cancelled ones too: an event may name one.
@@ -798,6 +799,7 @@ func (q *Queries) PriceVersionsOfModels(ctx context.Context, models []ids.ID) ([
 			&i.CreatedBy,
 			&i.CreatedAt,
 			&i.CancelledAt,
+			&i.Terms,
 		); err != nil {
 			return nil, err
 		}

@@ -926,7 +926,7 @@ func (q *Queries) ReportRequestIDsOfKey(ctx context.Context, arg ReportRequestID
 }
 
 const reportRequests = `-- name: ReportRequests :many
-SELECT e.org_id, e.day, e.id, e.project_id, e.key_id, e.model_id, e.price_version_id, e.epoch_id, e.txn_id, e.input_tokens, e.cached_tokens, e.cache_write_tokens, e.output_tokens, e.reasoning_tokens, e.image_tokens, e.audio_tokens, e.requests, e.charged_nano, e.overrun_nano, e.saved_nano, e.ending, e.status, e.estimated, e.repriced, e.streamed, e.dialect, e.attempts, e.raw, e.started_at, e.first_token_at, e.ended_at, m.name AS model_name, k.name AS key_name, p.name AS project_name
+SELECT e.org_id, e.day, e.id, e.project_id, e.key_id, e.model_id, e.price_version_id, e.epoch_id, e.txn_id, e.input_tokens, e.cached_tokens, e.cache_write_tokens, e.output_tokens, e.reasoning_tokens, e.image_tokens, e.audio_tokens, e.requests, e.charged_nano, e.overrun_nano, e.saved_nano, e.ending, e.status, e.estimated, e.repriced, e.streamed, e.dialect, e.attempts, e.raw, e.started_at, e.first_token_at, e.ended_at, e.service_tier, m.name AS model_name, k.name AS key_name, p.name AS project_name
   FROM (SELECT unnest($1::date[]) AS day, unnest($2::uuid[]) AS id) w
   JOIN usage_events e ON e.org_id = $3 AND e.day = w.day AND e.id = w.id
   JOIN models m ON m.id = e.model_id
@@ -973,6 +973,7 @@ type ReportRequestsRow struct {
 	StartedAt        time.Time
 	FirstTokenAt     *time.Time
 	EndedAt          time.Time
+	ServiceTier      string
 	ModelName        string
 	KeyName          *string
 	ProjectName      *string
@@ -1019,6 +1020,7 @@ func (q *Queries) ReportRequests(ctx context.Context, arg ReportRequestsParams) 
 			&i.StartedAt,
 			&i.FirstTokenAt,
 			&i.EndedAt,
+			&i.ServiceTier,
 			&i.ModelName,
 			&i.KeyName,
 			&i.ProjectName,

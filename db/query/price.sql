@@ -2,8 +2,8 @@
 
 -- name: InsertPriceVersion :one
 INSERT INTO price_versions (id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico,
-                            reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+                            reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, terms)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 RETURNING *;
 
 -- name: CancelPriceVersion :one

@@ -132,13 +132,14 @@ FROM locked l WHERE b.org_id = l.org_id AND b.id = l.id;
 INSERT INTO usage_events (org_id, day, project_id, key_id, model_id, price_version_id, epoch_id, txn_id, id,
   input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, image_tokens, audio_tokens, requests,
   charged_nano, overrun_nano, saved_nano, ending, status, estimated, repriced, streamed, dialect, attempts, raw,
-  started_at, first_token_at, ended_at)
+  started_at, first_token_at, ended_at, service_tier)
 SELECT (sqlc.arg(orgs)::uuid[])[e.grp], (sqlc.arg(days)::date[])[e.grp], (sqlc.arg(projects)::uuid[])[e.grp], (sqlc.arg(keys)::uuid[])[e.grp],
   (sqlc.arg(models)::uuid[])[e.grp], (sqlc.arg(price_versions)::uuid[])[e.grp], (sqlc.arg(epochs)::uuid[])[e.grp],
   NULLIF((sqlc.arg(txns)::uuid[])[e.grp], '00000000-0000-0000-0000-000000000000'), e.id,
   e.input_tokens, e.cached_tokens, e.cache_write_tokens, e.output_tokens, e.reasoning_tokens, e.image_tokens, e.audio_tokens, e.requests,
   e.charged_nano, e.overrun_nano, e.saved_nano, e.ending, e.status, e.flags & 1 <> 0, e.flags & 2 <> 0, e.flags & 4 <> 0, e.dialect, e.attempts::jsonb,
-  NULLIF(e.raw, '')::jsonb, to_timestamp(e.started_ms / 1000::float8), to_timestamp(NULLIF(e.first_token_ms, 0) / 1000::float8), to_timestamp(e.ended_ms / 1000::float8)
+  NULLIF(e.raw, '')::jsonb, to_timestamp(e.started_ms / 1000::float8), to_timestamp(NULLIF(e.first_token_ms, 0) / 1000::float8), to_timestamp(e.ended_ms / 1000::float8),
+  CASE WHEN e.flags & 8 <> 0 THEN 'priority' WHEN e.flags & 16 <> 0 THEN 'batch' ELSE '' END
 FROM (SELECT unnest(sqlc.arg(groups)::int[]) AS grp, unnest(sqlc.arg(ids)::uuid[]) AS id,
   unnest(sqlc.arg(input)::bigint[]) AS input_tokens, unnest(sqlc.arg(cached)::bigint[]) AS cached_tokens,
   unnest(sqlc.arg(cache_write)::bigint[]) AS cache_write_tokens, unnest(sqlc.arg(output)::bigint[]) AS output_tokens,

@@ -64,6 +64,16 @@ func Add(a, b Pico) (Pico, bool) {
 	return a + b, true
 }
 
+// Percent is p × share / of, rounded half to even; share and of are positive, and the result must fit.
+func Percent(p Pico, share, of int64) Pico {
+	hi, lo := bits.Mul64(uint64(p), uint64(share))
+	q, r := bits.Div64(hi, lo, uint64(of))
+	if twice := 2 * r; twice > uint64(of) || twice == uint64(of) && q&1 != 0 {
+		q++
+	}
+	return Pico(q)
+}
+
 // ParseUSD reads a decimal dollar amount ("12.5", "-0.000000001") exactly; more than nine decimals is an error.
 func ParseUSD(s string) (Nano, error) {
 	v, err := parseScaled(s, 9)

@@ -47,6 +47,9 @@ func (e *Event) AppendJSON(dst []byte) ([]byte, error) {
 	if e.Streamed {
 		b = append(b, `,"streamed":true`...)
 	}
+	if e.Service != Ordinary {
+		b = appendString(append(b, `,"service":`...), string(e.Service))
+	}
 	b = appendString(append(b, `,"dialect":`...), e.Dialect)
 	b = strconv.AppendInt(append(b, `,"status":`...), int64(e.Status), 10)
 	b = strconv.AppendInt(append(b, `,"started_ms":`...), e.StartedMS, 10)

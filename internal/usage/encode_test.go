@@ -24,7 +24,7 @@ func drawEvent(t *rapid.T) Event {
 	number := func(label string) int64 { return rapid.OneOf(rapid.Just(int64(0)), rapid.Int64()).Draw(t, label) }
 	e := Event{ID: drawID(t), Progress: number("progress"), Org: drawID(t), Project: drawID(t), Key: drawID(t), Model: drawID(t),
 		PriceVersion: drawID(t), Epoch: drawID(t), OrgBudget: drawID(t), Doubt: drawText(t, "doubt"), Charge: money.Nano(number("charge")), Ending: Ending(drawText(t, "ending")),
-		Estimated: rapid.Bool().Draw(t, "estimated"), Streamed: rapid.Bool().Draw(t, "streamed"), Dialect: drawText(t, "dialect"),
+		Estimated: rapid.Bool().Draw(t, "estimated"), Streamed: rapid.Bool().Draw(t, "streamed"), Service: Service(drawText(t, "service")), Dialect: drawText(t, "dialect"),
 		Status: int(number("status")), StartedMS: number("started"), FirstTokenMS: number("first"), EndedMS: number("ended")}
 	if n := rapid.IntRange(-1, 3).Draw(t, "budgets"); n >= 0 {
 		e.Budgets = make([]ids.ID, n)

@@ -60,6 +60,7 @@ type Event struct {
 	Ending       Ending          `json:"ending"`
 	Estimated    bool            `json:"estimated,omitempty"` // the cached share is a prediction, rounded in the customer's favour
 	Streamed     bool            `json:"streamed,omitempty"`
+	Service      Service         `json:"service,omitempty"`
 	Dialect      string          `json:"dialect"` // chat, responses, messages
 	Status       int             `json:"status"`  // HTTP status sent
 	StartedMS    int64           `json:"started_ms"`
@@ -85,6 +86,8 @@ func (e *Event) Validate() error {
 		return errors.New("usage: negative progress or charge")
 	case !e.Ending.Known():
 		return fmt.Errorf("usage: unknown ending %q", e.Ending)
+	case !e.Service.Known():
+		return fmt.Errorf("usage: unknown service tier %q", e.Service)
 	case len(e.Attempts) > MaxAttempts || len(e.Budgets) > MaxBudgets || len(e.Raw) > MaxRawBytes || len(e.Doubt) > MaxDoubtBytes:
 		return errors.New("usage: event above its size limits")
 	case e.Usage == Impossible && e.Doubt != "":

@@ -8,8 +8,8 @@ package usage
 import (
 	"errors"
 	"fmt"
+	"slices"
 
-	"millrace/internal/ids"
 	"millrace/internal/money"
 )
 
@@ -33,6 +33,12 @@ var classNames = [NumClasses]string{"input", "cached", "cache_write", "output", 
 
 // String is the class's stable name, used in JSON, SQL columns and exports.
 func (c Class) String() string { return classNames[c] }
+
+// ClassOf finds a class by its name.
+func ClassOf(name string) (c Class, ok bool) {
+	i := slices.Index(classNames[:], name)
+	return Class(i), i >= 0
+}
 
 // Vector counts tokens by class.
 type Vector [NumClasses]int64
@@ -93,10 +99,4 @@ func (p Prices) Dearest(classes ...Class) money.Pico {
 		high = max(high, p[c])
 	}
 	return high
-}
-
-// Quote is a price version as a request pins it at its start.
-type Quote struct {
-	Version ids.ID
-	Prices  Prices
 }

@@ -15,6 +15,7 @@ type chatRules struct {
 	forced    string          // members every body gets, without surrounding commas
 	salt      bool            // knows cache_salt
 	requestID bool            // knows request_id
+	rank      bool            // knows priority
 	capName   string          // the name of the token cap; "" = the one the client used, else max_tokens
 	drop      map[string]bool // the family's own fields that a client must never set
 }
@@ -77,6 +78,9 @@ func (r *chatRules) prepare(dst, body []byte, p ChatParams) ([]byte, error) {
 	if r.requestID && p.RequestID != "" {
 		dst = append(dst, `,"request_id":`...)
 		dst = scan.Quote(dst, p.RequestID)
+	}
+	if r.rank && p.Rank != 0 {
+		dst = strconv.AppendInt(append(dst, `,"priority":`...), int64(p.Rank), 10)
 	}
 	dst = append(dst, ',')
 	dst = append(dst, r.forced...)

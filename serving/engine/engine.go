@@ -48,6 +48,7 @@ type Caps struct {
 	KVEvents           bool // publishes stored and removed blocks
 	Tokens             bool // tells a prompt's token ids
 	Supervised         bool // Command works: an agent can run it
+	Rank               bool // run by Command, it takes requests of a lower rank first
 }
 
 // ChatParams is what Millrace decides about one request to one engine.
@@ -56,6 +57,7 @@ type ChatParams struct {
 	Salt      string // cache_salt; "" = none; ignored by engines without CacheSalt
 	MaxTokens int64  // > 0: the cap in tokens to set when the client gave none or more
 	RequestID string // the engine's logs and ids carry it; "" = none
+	Rank      int    // place in the engine's queue, lower ones first; 0 = everybody's. Only for engines that Command runs.
 }
 
 // Report is what an engine said about a request's usage.

@@ -35,7 +35,7 @@ func TestCommands(t *testing.T) {
 	spec := engine.Spec{Executable: "/opt/e", Model: "m", ModelPath: "/w", Port: 8001, KVPort: 8002, ReplayPort: 8003,
 		Context: 4096, Slots: 16, Extra: []string{"--extra"}, DataDir: "/d"}
 	for family, want := range map[engine.Family]string{
-		engine.VLLM: `/opt/e serve /w --served-model-name m --host 127.0.0.1 --port 8001 --enable-prefix-caching --enable-prompt-tokens-details` +
+		engine.VLLM: `/opt/e serve /w --served-model-name m --host 127.0.0.1 --port 8001 --enable-prefix-caching --enable-prompt-tokens-details --scheduling-policy priority` +
 			` --max-model-len 4096 --max-num-seqs 16 --kv-events-config {"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://127.0.0.1:8002","replay_endpoint":"tcp://127.0.0.1:8003","topic":"kv-events"} --extra`,
 		engine.Sim:      `/opt/e sim-engine --port 8001 --model m --context 4096 --slots 16 --kv-endpoint tcp://127.0.0.1:8002 --replay-endpoint tcp://127.0.0.1:8003 --extra`,
 		engine.LlamaCpp: `/opt/e /d/serve.py --weights /w --model m --port 8001 --context 4096 --slots 16 --extra`,

@@ -5,8 +5,10 @@ import (
 	"embed"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 
+	"millrace/internal/money"
 	"millrace/internal/usage"
 	"millrace/serving/engine"
 )
@@ -37,6 +39,31 @@ func vector(input, cached, output, reasoning int64) usage.Vector {
 	v := usage.Vector{}
 	v[usage.Input], v[usage.Cached], v[usage.Output], v[usage.Reasoning], v[usage.Requests] = input, cached, output, reasoning, 1
 	return v
+}
+
+// vLLM counts cached tokens in the prompt, llama.cpp beside it: the same request costs the same.
+func TestInclusiveAndExclusiveShapesCostTheSame(t *testing.T) {
+	inclusive, exclusive := driver(t, engine.VLLM), driver(t, engine.LlamaCpp)
+	prices := usage.Prices{usage.Input: 150_000, usage.Cached: 15_001, usage.Output: 600_000}
+	for i := range int64(1000) {
+		computed, cached, generated := i*7919%5000+1, i*104729%9000, i*31%700+1
+		a, err := inclusive.Usage(fmt.Appendf(nil, `{"usage":{"prompt_tokens":%d,"completion_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d}}}`, computed+cached, generated, cached))
+		b, err2 := exclusive.Usage(fmt.Appendf(nil, `{"timings":{"cache_n":%d,"prompt_n":%d,"predicted_n":%d}}`, cached, computed, generated))
+		if err != nil || err2 != nil || a.Vector != b.Vector {
+			t.Fatalf("%d + %d cached: %v, %v; %v, %v", computed, cached, a.Vector, err, b.Vector, err2)
+		}
+		costA, _ := prices.Cost(a.Vector)
+		costB, _ := prices.Cost(b.Vector)
+		if want := prices[usage.Input]*money.Pico(computed) + prices[usage.Cached]*money.Pico(cached) + prices[usage.Output]*money.Pico(generated); costA != want || costB != want {
+			t.Fatalf("%d + %d cached costs %d and %d, want %d", computed, cached, costA, costB, want)
+		}
+	}
+	for _, absurd := range []string{`{"usage":{"prompt_tokens":5,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":6}}}`,
+		`{"usage":{"prompt_tokens":-5,"completion_tokens":1}}`, `{"usage":{"prompt_tokens":5,"completion_tokens":1000000000000}}`} {
+		if r, err := inclusive.Usage([]byte(absurd)); err == nil {
+			t.Errorf("%s was taken for %v", absurd, r.Vector)
+		}
+	}
 }
 
 func TestUsageOfCapturedStreams(t *testing.T) {

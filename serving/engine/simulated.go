@@ -17,6 +17,7 @@ var simChat = chatRules{
 	forced:    `"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`,
 	salt:      true,
 	requestID: true,
+	rank:      true,
 }
 
 const simBlockTokens = 16
@@ -26,7 +27,7 @@ func (simulated) Label() string  { return "simulated engine (no real model)" }
 func (simulated) BlockSize() int { return simBlockTokens }
 
 func (simulated) Caps() Caps {
-	return Caps{CacheSalt: true, ContinuousUsage: true, CachedOnEveryChunk: true, KVEvents: true, Tokens: true, Supervised: true}
+	return Caps{CacheSalt: true, ContinuousUsage: true, CachedOnEveryChunk: true, KVEvents: true, Tokens: true, Supervised: true, Rank: true}
 }
 
 func (simulated) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {

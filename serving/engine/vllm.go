@@ -17,6 +17,7 @@ var vllmChat = chatRules{
 	forced:    `"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`,
 	salt:      true,
 	requestID: true,
+	rank:      true,
 	drop:      set("mm_processor_kwargs", "logits_processors", "bad_words_ids", "return_prompt_text"),
 }
 
@@ -30,7 +31,7 @@ func (vllm) Label() string  { return "vLLM" }
 func (vllm) BlockSize() int { return vllmBlockTokens }
 
 func (vllm) Caps() Caps {
-	return Caps{CacheSalt: true, ContinuousUsage: true, KVEvents: true, Tokens: true, Supervised: true}
+	return Caps{CacheSalt: true, ContinuousUsage: true, KVEvents: true, Tokens: true, Supervised: true, Rank: true}
 }
 
 func (vllm) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {
@@ -52,7 +53,7 @@ func (vllm) Command(s Spec) (Command, error) {
 	}
 	args := []string{
 		"serve", s.ModelPath, "--served-model-name", s.Model, "--host", "127.0.0.1", "--port", strconv.Itoa(s.Port),
-		"--enable-prefix-caching", "--enable-prompt-tokens-details",
+		"--enable-prefix-caching", "--enable-prompt-tokens-details", "--scheduling-policy", "priority",
 	}
 	if s.Context > 0 {
 		args = append(args, "--max-model-len", strconv.FormatInt(s.Context, 10))

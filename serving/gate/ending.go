@@ -18,14 +18,15 @@ const statusClientLeft = 499
 
 // outputCost is what so many output tokens can cost at most, rounded up.
 func (t *Ticket) outputCost(tokens int64) (money.Nano, bool) {
-	cost, ok := money.Cost(tokens, t.quote.Prices.Dearest(usage.Output, usage.Reasoning))
+	most := t.quote.Most(t.bound)
+	cost, ok := money.Cost(tokens, most.Dearest(usage.Output, usage.Reasoning))
 	return cost.CeilNano(), ok
 }
 
 // delivered counts what the client got.
 func (r *relay) delivered(complete bool) count {
 	t := r.t
-	return t.meter.count(r.unit.Driver, complete, t.promptEstimate(), t.booking.HitTokens, &t.quote.Prices)
+	return t.meter.count(r.unit.Driver, complete, t.promptEstimate(), t.booking.HitTokens, &t.quote)
 }
 
 // complete ends an answer that is whole, or was made whole at the cap.
@@ -199,7 +200,7 @@ func (t *Ticket) charge(c *count) money.Nano {
 	if c.impossible {
 		return 0
 	}
-	cost, ok := t.quote.Prices.Cost(c.vector)
+	cost, ok := t.quote.Cost(c.vector)
 	if !ok {
 		*c = impossible(c.raw, "it would cost more than any request can")
 		return 0
@@ -217,7 +218,7 @@ func (r *relay) event(ending usage.Ending, status int, c *count, charge money.Na
 	return &usage.Event{ID: q.ID, Progress: progress, Org: q.Caller.Org, Project: q.Caller.Project, Key: q.Caller.Key,
 		Model: t.model.ID, PriceVersion: t.quote.Version, Epoch: t.hold.Epoch(), Budgets: t.hold.Budgets(), OrgBudget: t.hold.OrgBudget(),
 		Attempts: attempts, Usage: c.vector, Raw: c.raw, Doubt: c.doubt, Charge: charge, Ending: ending, Estimated: c.estimated,
-		Streamed: q.Chat.Stream, Dialect: q.Dialect.Name, Status: status,
+		Streamed: q.Chat.Stream, Service: t.quote.Service, Dialect: q.Dialect.Name, Status: status,
 		StartedMS: t.start.UnixMilli(), FirstTokenMS: t.unixMS(r.firstToken), EndedMS: t.unixMS(t.gate.Clock.Now())}
 }
 

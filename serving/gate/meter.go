@@ -103,7 +103,7 @@ func impossible(raw json.RawMessage, doubt string) count {
 
 // count gives what was delivered. complete means that the engine ended the answer by itself; hit is how many prompt
 // tokens the router believes were cached.
-func (m *meter) count(d engine.Driver, complete bool, prompt, hit int64, prices *usage.Prices) count {
+func (m *meter) count(d engine.Driver, complete bool, prompt, hit int64, quote *usage.Quote) count {
 	report, err := engine.Report{}, engine.ErrNoUsage
 	if len(m.kept) > 0 {
 		report, err = d.Usage(m.kept)
@@ -121,7 +121,7 @@ func (m *meter) count(d engine.Driver, complete bool, prompt, hit int64, prices 
 	}
 	c := count{vector: report.Vector, raw: rawUsage(report.Raw, nil), estimated: err != nil}
 	if !report.CachedKnown {
-		c.predictCached(hit, complete, prices)
+		c.predictCached(hit, complete, quote.For(c.vector.Prompt()))
 	}
 	return c
 }

@@ -49,7 +49,7 @@ func (t *Ticket) prepare(ctx context.Context) error {
 
 // prepare writes the upstream body for one attempt at a unit.
 func (b *body) prepare(t *Ticket, u *catalogue.Unit, attempt ids.ID) (err error) {
-	p := engine.ChatParams{Model: u.UpstreamModel, RequestID: hexID(attempt)}
+	p := engine.ChatParams{Model: u.UpstreamModel, RequestID: hexID(attempt), Rank: rankOf(t.req.Chat.Service)}
 	if u.Driver.Caps().CacheSalt {
 		p.Salt = t.salt
 	}
@@ -85,9 +85,11 @@ func (t *Ticket) hashPrompt(ctx context.Context, units []*catalogue.Unit) {
 
 // pick books one of the model's units that has not failed this request.
 func (t *Ticket) pick() (*route.Booking, error) {
-	candidates := make([]route.Candidate, len(t.model.Units))
-	for i, u := range t.model.Units {
-		candidates[i] = route.Candidate{Unit: u.ID, Attached: u.Attached}
+	candidates := make([]route.Candidate, 0, len(t.model.Units))
+	for _, u := range t.model.Units {
+		if serves(u, t.req.Chat.Service) {
+			candidates = append(candidates, route.Candidate{Unit: u.ID, Attached: u.Attached})
+		}
 	}
 	out := t.req.Chat.MaxTokens
 	if out == 0 {

@@ -152,6 +152,9 @@ func (r *relay) begin(u *catalogue.Unit) {
 	t.meter.reset()
 	p := protocol.AnswerParams{ID: "chatcmpl-" + hexID(t.req.ID), Model: t.model.Name, Created: t.start.Unix(), N: t.req.Chat.N,
 		Usage: t.req.Chat.IncludeUsage}
+	if t.req.Chat.TellService {
+		p.Service = serviceName(t.quote.Service)
+	}
 	if u.Driver.Family() == engine.LlamaCpp {
 		p.Counter = "timings"
 	}

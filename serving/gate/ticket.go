@@ -111,10 +111,13 @@ func (t *Ticket) admit(ctx context.Context) (err error) {
 	if len(model.Units) == 0 {
 		return noUnit()
 	}
+	if err := servesAny(model.Units, chat.Service); err != nil {
+		return err
+	}
 	if err := t.prepare(ctx); err != nil {
 		return err
 	}
-	if t.quote, err = g.Prices.Quote(model.ID, c.PriceBook, t.start); err != nil {
+	if t.quote, err = g.Prices.Quote(model.ID, c.PriceBook, t.start, chat.Service); err != nil {
 		return err
 	}
 	if err := g.Log.Ready(); err != nil {
@@ -150,7 +153,8 @@ func (t *Ticket) estimate() int64 {
 	return t.promptEstimate() + out*int64(chat.N)
 }
 
-// takeHold holds the dearest that the prompt can cost and the first slice of the answer.
+// takeHold holds the dearest that the prompt can cost and the first slice of the answer, at the dearest tier that a prompt
+// of its bound can fall in.
 func (t *Ticket) takeHold(ctx context.Context) (err error) {
 	chat, n := t.req.Chat, int64(t.req.Chat.N)
 	total, first := n*chat.MaxTokens, int64(sliceTokens)
@@ -159,7 +163,7 @@ func (t *Ticket) takeHold(ctx context.Context) (err error) {
 	}
 	first = min(first, total)
 	t.meter.total, t.meter.held = total, first
-	p := &t.quote.Prices
+	p := t.quote.Most(t.bound)
 	prompt, ok := money.Cost(t.bound, p.Dearest(usage.Input, usage.Cached, usage.CacheWrite, usage.Image, usage.Audio))
 	output, ok2 := money.Cost(first, p.Dearest(usage.Output, usage.Reasoning))
 	sum, ok3 := money.Add(prompt, output)

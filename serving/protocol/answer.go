@@ -39,8 +39,17 @@ type AnswerParams struct {
 	Model   string // the public name
 	Created int64  // unix seconds
 	N       int    // choices
+	Service string // the service tier to tell; "" = none
 	Usage   bool   // streamed: the client asked for usage
 	Counter string // a chunk member, besides usage, in which the engine counts; "" = none
+}
+
+// appendService appends the service tier, if one is to be told.
+func (p *AnswerParams) appendService(dst []byte) []byte {
+	if p.Service == "" {
+		return dst
+	}
+	return append(append(append(dst, `,"service_tier":"`...), p.Service...), '"')
 }
 
 // doneData is the data of the event that ends a stream.

@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"math"
-	"slices"
 	"strconv"
 
 	"millrace/internal/usage"
@@ -220,11 +219,23 @@ func modalities(_ *chatReader, name string, v []byte) error {
 	return nil
 }
 
+// serviceTier is for the gate, which knows what is offered; engines have their own ways.
 func serviceTier(r *chatReader, name string, v []byte) error {
-	tiers := []string{"auto", "default", "flex", "priority", "scale"}
-	if !isString(v) || !slices.Contains(tiers, text(v)) {
-		return wantType(name, "one of auto, default, flex, priority, scale")
+	if !isString(v) {
+		return wantType(name, "one of auto, default, flex, priority")
 	}
-	r.ignore(name)
+	switch text(v) {
+	case "auto", "default":
+	case "flex":
+		r.req.Service = usage.Batch
+	case "priority":
+		r.req.Service = usage.Priority
+	case "scale":
+		return invalid(name, "There is no scale tier here. Leave service_tier out, or send \"default\".").WithCode("unsupported_value")
+	default:
+		return wantType(name, "one of auto, default, flex, priority")
+	}
+	r.req.TellService = true
+	r.dropped = append(r.dropped, name)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"millrace/internal/fault"
+	"millrace/internal/usage"
 	"millrace/serving/engine"
 	"millrace/serving/engine/scan"
 )
@@ -32,6 +33,8 @@ type ChatRequest struct {
 	IncludeUsage bool  // streamed: with a usage chunk
 	MaxTokens    int64 // per choice; 0 = not given
 	N            int
+	Service      usage.Service
+	TellService  bool     // service_tier was given: the answer says which it was
 	CacheKey     string   // prompt_cache_key: a session's hint for routing
 	Ignored      []string // members that were accepted and dropped
 	Messages     []byte   // as the client sent them, for routing

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"millrace/internal/fault"
+	"millrace/internal/usage"
 )
 
 // with is a good request with further members.
@@ -93,7 +94,7 @@ func TestBadRequests(t *testing.T) {
 		{with(`"tool_choice":"required"`), "tool_choice"}, {with(`"tool_choice":{"type":"function","function":{"name":"g"}}`), "tool_choice"}, {with(`"tool_choice":{"type":"custom"}`), "tool_choice"},
 		{with(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"g"}}]}}`), "tool_choice.allowed_tools.tools"},
 		{with(`"modalities":["text","audio"]`), "modalities"}, {with(`"audio":{}`), "audio"}, {with(`"web_search_options":{}`), "web_search_options"}, {with(`"functions":[]`), "functions"}, {with(`"function_call":"auto"`), "function_call"},
-		{with(`"service_tier":"gold"`), "service_tier"}, {with(`"parallel_tool_calls":1`), "parallel_tool_calls"}, {with(`"prompt_cache_key":5`), "prompt_cache_key"},
+		{with(`"service_tier":"gold"`), "service_tier"}, {with(`"service_tier":"scale"`), "service_tier"}, {with(`"service_tier":1`), "service_tier"}, {with(`"parallel_tool_calls":1`), "parallel_tool_calls"}, {with(`"prompt_cache_key":5`), "prompt_cache_key"},
 	} {
 		q, err := DecodeChat([]byte(tt.body))
 		if got := fault.Of(err); err == nil || got.Kind != fault.Invalid || got.Param != tt.param || got.Message == "" {
@@ -108,6 +109,7 @@ func TestWhatEnginesGet(t *testing.T) {
 		{with(`"top_k":5`), with(`"top_k":5`), ""},
 		{with(`"user":"u" , "top_k":5,"store":true`), `{"model":"m","messages":[{"role":"user","content":"hi"}],"top_k":5}`, "user store"},
 		{with(`"cache_salt":"x","priority":1,"kv_transfer_params":{}`), with(``), "cache_salt priority kv_transfer_params"},
+		{with(`"service_tier":"priority","top_k":5`), with(`"top_k":5`), ""},
 		{with(`"Cache_Salt":"x","PRIORITY":1,"nvext":{},"echo":true`), with(``), "Cache_Salt PRIORITY nvext echo"},
 		{`{"model":"m","messages":[{"role": "developer","content":"a"},{"content":"b","role":"developer"}]}`, `{"model":"m","messages":[{"role": "system","content":"a"},{"content":"b","role":"system"}]}`, ""},
 		{with(tools + `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"h"}},{"type":"function","function":{"name":"f"}}]}}`),
@@ -116,6 +118,25 @@ func TestWhatEnginesGet(t *testing.T) {
 		q, err := DecodeChat([]byte(tt.body))
 		if err != nil || string(q.Body) != tt.want || strings.Join(q.Ignored, " ") != tt.ignored {
 			t.Errorf("%s:\n%s\n%s\nignored %v, %v", tt.body, q.Body, tt.want, q.Ignored, err)
+		}
+	}
+}
+
+func TestServiceTiers(t *testing.T) {
+	for value, want := range map[string]struct {
+		service usage.Service
+		tell    bool
+	}{`"auto"`: {usage.Ordinary, true}, `"default"`: {usage.Ordinary, true}, `"flex"`: {usage.Batch, true}, `"priority"`: {usage.Priority, true}, `null`: {usage.Ordinary, false}} {
+		q, err := DecodeChat([]byte(with(`"service_tier":` + value)))
+		if err != nil || q.Service != want.service || q.TellService != want.tell {
+			t.Errorf("%s: %+v, %v", value, q, err)
+		}
+	}
+	p := AnswerParams{ID: "chatcmpl-1", Model: "m", Service: "priority"}
+	for _, a := range []Answer{NewChatWhole(p), NewChatStream(p)} {
+		out, _, err := a.Add(nil, []byte(`{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}`))
+		if out = a.Finish(out, nil); err != nil || !strings.Contains(string(out), `"model":"m","service_tier":"priority","choices"`) {
+			t.Errorf("%s, %v", out, err)
 		}
 	}
 }

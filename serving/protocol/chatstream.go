@@ -39,7 +39,7 @@ func NewChatStream(p AnswerParams) *ChatStream {
 	b := append(s.opening[:0], `data: {"id":"`...)
 	b = append(append(b, p.ID...), `","object":"chat.completion.chunk","created":`...)
 	b = append(strconv.AppendInt(b, p.Created, 10), `,"model":`...)
-	b = append(scan.Quote(b, p.Model), `,"choices":[`...)
+	b = append(p.appendService(scan.Quote(b, p.Model)), `,"choices":[`...)
 	s.opening = b
 	s.closing = `},"logprobs":null,"finish_reason":null}],"usage":null}` + "\n\n"
 	if !p.Usage {

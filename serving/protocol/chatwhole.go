@@ -159,7 +159,7 @@ func (w *ChatWhole) Limit() {
 func (w *ChatWhole) Finish(dst []byte, u *usage.Vector) []byte {
 	dst = append(append(append(dst, `{"id":"`...), w.p.ID...), `","object":"chat.completion","created":`...)
 	dst = append(strconv.AppendInt(dst, w.p.Created, 10), `,"model":`...)
-	dst = append(scan.Quote(dst, w.p.Model), `,"choices":[`...)
+	dst = append(w.p.appendService(scan.Quote(dst, w.p.Model)), `,"choices":[`...)
 	for i := range w.choices {
 		if i > 0 {
 			dst = append(dst, ',')

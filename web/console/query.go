@@ -45,14 +45,15 @@ type RequestDetail struct {
 	KeyID      ids.ID
 	Project    string
 	Dialect    string // chat, responses or messages
-	Prices     usage.Prices
-	Version    ids.ID    // the price version the request was rated at
-	Since      time.Time // the version's effective date
-	Estimated  bool      // the cached share is an estimate in the customer's favour
-	Attempts   []Attempt // oldest first; the last one served
-	Unit       string    // may be empty
-	Entry      ids.ID    // the ledger transaction; Nil when not rated yet
-	Quarantine string    // says that it was set aside and not charged; empty = it was not
+	Service    usage.Service
+	Prices     usage.Prices // as they were for its prompt's length, its time and its service tier
+	Version    ids.ID       // the price version the request was rated at
+	Since      time.Time    // the version's effective date
+	Estimated  bool         // the cached share is an estimate in the customer's favour
+	Attempts   []Attempt    // oldest first; the last one served
+	Unit       string       // may be empty
+	Entry      ids.ID       // the ledger transaction; Nil when not rated yet
+	Quarantine string       // says that it was set aside and not charged; empty = it was not
 }
 
 // Attempt is one try at an engine.

@@ -226,5 +226,8 @@ func callText(r RequestDetail) string {
 	if r.Streamed {
 		how = "streamed"
 	}
+	if r.Service != usage.Ordinary {
+		how += ", " + r.Service.String()
+	}
 	return r.Dialect + ", " + how + ", HTTP " + strconv.Itoa(r.Status)
 }

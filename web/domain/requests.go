@@ -74,7 +74,7 @@ func (c customer) Request(ctx context.Context, who session.Viewer, id ids.ID) (c
 		tried = append(tried, a.Unit)
 	}
 	units, err := c.Report.Units(ctx, by, who.Org, tried)
-	out := console.RequestDetail{Request: requestOf(r, units), KeyID: r.Event.Key, Project: r.Project, Dialect: r.Event.Dialect, Prices: v.Prices,
+	out := console.RequestDetail{Request: requestOf(r, units), KeyID: r.Event.Key, Project: r.Project, Dialect: r.Event.Dialect, Service: r.Event.Service, Prices: v.PricesOf(&r.Event),
 		Version: v.ID, Since: v.EffectiveAt, Estimated: r.Event.Estimated, Entry: r.Txn, Quarantine: r.PutAside}
 	for _, a := range r.Event.Attempts {
 		out.Attempts = append(out.Attempts, attemptOf(a, units))

@@ -144,7 +144,7 @@ func (b books) Request(ctx context.Context, by tenants.Actor, org, id ids.ID) (c
 	if err != nil {
 		return control.RequestInfo{}, err
 	}
-	return control.RequestInfo{Event: r.Event, Model: r.Model, Prices: v.Prices, Charged: r.Charged, Overrun: r.Overrun, Saved: r.Saved, Repriced: r.Repriced, Txn: r.Txn, Aside: r.Quarantined}, nil
+	return control.RequestInfo{Event: r.Event, Model: r.Model, Prices: v.PricesOf(&r.Event), Charged: r.Charged, Overrun: r.Overrun, Saved: r.Saved, Repriced: r.Repriced, Txn: r.Txn, Aside: r.Quarantined}, nil
 }
 
 // Quarantine lists what waits for a decision.

@@ -35,7 +35,7 @@ func (e *Engine) begin(q *request) (*answering, error) {
 	for _, ids := range q.prompts {
 		a.prompt += len(ids)
 		for i := range q.n {
-			s := &sequence{prompt: len(ids), answer: e.write(q, ids, i), salt: q.salt, remote: q.transfer.pulls(e.id), wake: a.wake}
+			s := &sequence{prompt: len(ids), answer: e.write(q, ids, i), salt: q.salt, rank: q.rank, remote: q.transfer.pulls(e.id), wake: a.wake}
 			s.target = min(s.answer.total, q.maxTokens)
 			s.ids = append(make([]uint32, 0, len(ids)+min(s.target, maxReserved)), ids...)
 			a.seqs = append(a.seqs, s)

@@ -27,6 +27,7 @@ type request struct {
 	think      bool
 	effort     string
 	salt       string
+	rank       int
 	id         string
 	seed       uint64
 	tools      []tool
@@ -155,6 +156,12 @@ func (q *request) member(key string, v []byte) (err error) {
 		q.ignoreEnd = string(v) == "true"
 	case "cache_salt":
 		q.salt, err = text(key, v)
+	case "priority":
+		if n, bad := strconv.Atoi(string(v)); bad != nil {
+			err = invalid(key, "priority must be an integer, got %s.", v)
+		} else {
+			q.rank = n
+		}
 	case "request_id":
 		if q.id == "" {
 			q.id, err = text(key, v)

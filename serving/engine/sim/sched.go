@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ type sequence struct {
 	target int      // tokens to generate
 	answer *script  // what they are; read only
 	salt   string
+	rank   int           // lower ones are served first
 	root   uint64        // of its hash chain
 	remote bool          // the prompt's cache arrives by transfer from a prefill engine
 	wake   chan struct{} // capacity 1; may be shared by a request's sequences
@@ -59,7 +61,7 @@ type scheduler struct {
 	mu      sync.Mutex
 	cache   *cache
 	running []*sequence
-	waiting []*sequence // in order of arrival; ended ones are passed over
+	waiting []*sequence // by rank, then in order of arrival; ended ones are passed over
 	inLine  int         // waiting ones that have not ended
 	plan    []planned   // of the current step
 }
@@ -84,7 +86,11 @@ func (q *scheduler) submit(all []*sequence) bool {
 	now := q.now()
 	for _, s := range all {
 		s.root, s.queued = q.cache.root(s.salt), now
-		q.waiting = append(q.waiting, s)
+		at := len(q.waiting)
+		for at > 0 && q.waiting[at-1].rank > s.rank {
+			at--
+		}
+		q.waiting = slices.Insert(q.waiting, at, s)
 	}
 	q.inLine += len(all)
 	select {

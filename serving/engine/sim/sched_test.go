@@ -72,6 +72,31 @@ func (b *bench) at(after time.Duration, s *sequence, want int64, what string) {
 
 const ms = time.Millisecond
 
+// Of those that wait the lowest rank is next, however late it came; what runs is not sent away.
+func TestRankOrdersTheQueue(t *testing.T) {
+	inBubble(t, Config{Slots: 1}, func(b *bench) {
+		running := b.ask(1, 20, 3) // 30 ms of prefill and 20 ms of decode
+		b.at(31*ms, running, 1, "it runs")
+		last, middle, first := b.sequence(2, 10, 1), b.sequence(3, 10, 1), b.sequence(4, 10, 1)
+		last.rank, first.rank = 1, -1
+		for _, s := range []*sequence{last, middle, first} {
+			if !b.sched.submit([]*sequence{s}) {
+				t.Fatal("the queue is full")
+			}
+		}
+		for _, s := range []*sequence{running, first, middle, last} {
+			for s.produced.Load() < int64(s.target) {
+				time.Sleep(ms)
+			}
+			for _, later := range map[*sequence][]*sequence{running: {first, middle, last}, first: {middle, last}, middle: {last}}[s] {
+				if later.produced.Load() > 0 {
+					t.Fatal("one of a higher rank was served first")
+				}
+			}
+		}
+	})
+}
+
 func TestTimeFollowsTheCostModel(t *testing.T) {
 	inBubble(t, Config{}, func(b *bench) {
 		s := b.ask(1, 20, 3) // 10 + 20 ms of prefill, then 10 ms a token

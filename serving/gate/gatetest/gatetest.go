@@ -27,7 +27,11 @@ func NewPrices() *Prices {
 }
 
 // Quote implements gate.Pricer.
-func (p *Prices) Quote(ids.ID, string, time.Time) (usage.Quote, error) { return p.Quoted, nil }
+func (p *Prices) Quote(_ ids.ID, _ string, _ time.Time, s usage.Service) (usage.Quote, error) {
+	q := p.Quoted
+	q.Service = s
+	return q, nil
+}
 
 // Budgets is one balance. The zero Cap is no money at all.
 type Budgets struct {

@@ -1,13 +1,16 @@
 package gatetest
 
 import (
+	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
 
+	"millrace/agents/wire"
 	"millrace/internal/clock"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
@@ -49,6 +52,7 @@ type Options struct {
 	Cap    money.Nano // 0 = Rich
 	Family engine.Family
 	Direct bool // no server: the test calls the gate itself
+	Placed bool // the units are run by an agent, and ready
 }
 
 // New puts a gate before engines and checks its promises at the test's end.
@@ -64,7 +68,12 @@ func New(t testing.TB, o Options, engines ...*Engine) *Stand {
 		Model:  &catalogue.Model{ID: ids.New(), Name: ModelName, Context: 8192, MaxOutput: 8192, DefaultOutput: 1024, Created: time.Unix(1_700_000_000, 0)},
 		Caller: keys.Principal{Org: ids.New(), Project: ids.New(), Key: ids.New(), PriceBook: "standard", TimeZone: "UTC", FailurePolicy: "delivered"}}
 	for _, e := range engines {
-		u, err := catalogue.NewUnit(catalogue.Spec{ID: ids.New(), Name: "unit", Model: s.Model.ID, Engine: o.Family, UpstreamModel: "inner", Base: e.URL, Key: "sk-up"}, clock.System, nil)
+		spec := catalogue.Spec{ID: ids.New(), Name: "unit", Model: s.Model.ID, Engine: o.Family, UpstreamModel: "inner", Base: e.URL, Key: "sk-up"}
+		if o.Placed {
+			spec.Host = ids.New()
+			s.Router.Apply(wire.Fact{Load: &wire.Load{Unit: spec.ID, Engine: spec.ID, State: wire.StateReady}})
+		}
+		u, err := catalogue.NewUnit(spec, clock.System, dialHost)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,6 +96,11 @@ func New(t testing.TB, o Options, engines ...*Engine) *Stand {
 		s.URL = Serve(t, s)
 	}
 	return s
+}
+
+// dialHost stands for the way to a host's agent.
+func dialHost(ctx context.Context, a catalogue.Agent) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "tcp", a.Address)
 }
 
 // Serve starts a server as the program does, and gives its URL.
