@@ -48,8 +48,9 @@ type bookKey struct {
 
 // schedule is never changed once it is made.
 type schedule struct {
-	versions map[bookKey][]*Version // ascending by EffectiveAt
-	byID     map[ids.ID]*Version
+	versions  map[bookKey][]*Version // ascending by EffectiveAt
+	byID      map[ids.ID]*Version
+	contracts Contracts
 }
 
 // OpenBook reads the schedule and keeps it fresh until Close.
@@ -101,14 +102,18 @@ func (b *Book) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	var rows []q.PriceVersion
+	var agreed []q.PriceContract
 	err := b.db.InTx(ctx, db.System().ReadOnly(), func(tx pgx.Tx) (err error) {
-		rows, err = q.New(tx).PriceSchedule(ctx)
+		if rows, err = q.New(tx).PriceSchedule(ctx); err != nil {
+			return err
+		}
+		agreed, err = q.New(tx).PriceContractSchedule(ctx)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("price: read the schedule: %w", err)
 	}
-	s := &schedule{versions: make(map[bookKey][]*Version), byID: make(map[ids.ID]*Version, len(rows))}
+	s := &schedule{versions: make(map[bookKey][]*Version), byID: make(map[ids.ID]*Version, len(rows)), contracts: contracts(agreed)}
 	for _, r := range rows {
 		v, err := version(r)
 		if err != nil {
@@ -122,10 +127,11 @@ func (b *Book) read(ctx context.Context) error {
 	return nil
 }
 
-// Quote gives the prices in effect for a model at a moment and a service tier, in the named book, else in Standard. A model
-// without any is a fault of kind NotFound, a tier that is not offered one of kind Invalid. It does not block.
-func (b *Book) Quote(model ids.ID, book string, at time.Time, s usage.Service) (usage.Quote, error) {
-	v, err := b.At(model, book, at)
+// Quote gives the prices in effect for an organization and a model at a moment and a service tier: in the book of the
+// contract that holds then, else in its own, else in Standard. A model without any is a fault of kind NotFound, a tier that
+// is not offered one of kind Invalid. It does not block.
+func (b *Book) Quote(org, model ids.ID, own string, at time.Time, s usage.Service) (usage.Quote, error) {
+	v, err := b.At(model, b.BookOf(org, own, at), at)
 	if err != nil {
 		return usage.Quote{}, err
 	}
@@ -135,6 +141,14 @@ func (b *Book) Quote(model ids.ID, book string, at time.Time, s usage.Service) (
 			WithCode("unsupported_value").WithParam("service_tier")
 	}
 	return quote, nil
+}
+
+// BookOf is the book that holds for an organization at a moment: its contract's, else its own.
+func (b *Book) BookOf(org ids.ID, own string, at time.Time) string {
+	if book, ok := b.schedule.Load().contracts.Book(org, at); ok {
+		return book
+	}
+	return own
 }
 
 // At is the version behind a Quote. It is shared: do not change it.

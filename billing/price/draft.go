@@ -49,6 +49,10 @@ func Every(p usage.Prices) map[usage.Class]money.Pico {
 
 var bookName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
+func badBook() error {
+	return fault.New(fault.Invalid, "A price book's name has up to 64 small letters, digits, dots, dashes and underscores.").WithParam("book")
+}
+
 // version checks the draft by itself, without its predecessors.
 func (d Draft) version(now time.Time) (Version, error) {
 	v := Version{ID: ids.New(), Model: d.Model, Book: d.Book, EffectiveAt: d.EffectiveAt.UTC(), Note: strings.TrimSpace(d.Note), CreatedAt: now}
@@ -56,7 +60,7 @@ func (d Draft) version(now time.Time) (Version, error) {
 		v.Book = Standard
 	}
 	if !bookName.MatchString(v.Book) {
-		return v, fault.New(fault.Invalid, "A price book's name has up to 64 small letters, digits, dots, dashes and underscores.").WithParam("book")
+		return v, badBook()
 	}
 	if len(v.Note) > maxNoteBytes {
 		return v, fault.New(fault.Invalid, "The note may have at most %d bytes.", maxNoteBytes).WithParam("note")

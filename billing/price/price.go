@@ -5,6 +5,7 @@
 // note; never an update.
 //
 // Words. Book: a named list of prices; every model has prices in "standard", and a customer's own book may say less.
+// Contract: a book that an organization has for a while, instead of its own.
 // Version: prices of one model in one book from effective_at on. Terms: how they depend on the prompt's length, the time of
 // the week and the service tier. Quote: a version as a request pins it at its start, terms worked in.
 // Schedule: the versions that stand, past and future.

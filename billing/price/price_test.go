@@ -204,21 +204,21 @@ func TestABookQuotesWithoutTheDatabase(t *testing.T) {
 		if c.after >= time.Hour {
 			at = next.EffectiveAt.Add(c.after - time.Hour)
 		}
-		got, err := b.Quote(model, c.book, at, usage.Ordinary)
+		got, err := b.Quote(ids.Nil, model, c.book, at, usage.Ordinary)
 		if err != nil || got.Version != c.want.ID || got.Prices != c.want.Prices {
 			t.Errorf("%s after %v: %v, %v; want %v", c.book, c.after, got, err, c.want.ID)
 		}
 	}
-	if q, err := b.Quote(unpriced, price.Standard, now, usage.Ordinary); !fault.Is(err, fault.NotFound) {
+	if q, err := b.Quote(ids.Nil, unpriced, price.Standard, now, usage.Ordinary); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a model without a price is quoted: %v, %v", q, err)
 	}
-	if q, err := b.Quote(model, price.Standard, first.EffectiveAt.Add(-time.Second), usage.Ordinary); !fault.Is(err, fault.NotFound) {
+	if q, err := b.Quote(ids.Nil, model, price.Standard, first.EffectiveAt.Add(-time.Second), usage.Ordinary); !fault.Is(err, fault.NotFound) {
 		t.Errorf("quoted before its first price: %v, %v", q, err)
 	}
 	if b.ByID(own.ID) == nil || b.ByID(ids.New()) != nil {
 		t.Error("ByID")
 	}
-	if n := testing.AllocsPerRun(100, func() { _, _ = b.Quote(model, "big-customer", now, usage.Ordinary) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { _, _ = b.Quote(ids.Nil, model, "big-customer", now, usage.Ordinary) }); n != 0 {
 		t.Errorf("a quote allocates %v times", n)
 	}
 }
@@ -233,7 +233,7 @@ func TestAChangeReachesEveryBook(t *testing.T) {
 	defer b.Close()
 	v := h.create(t, price.Draft{Model: model, Prices: list(10)})
 	eventually(t, "the new version is quoted", func() bool {
-		got, err := b.Quote(model, price.Standard, time.Now(), usage.Ordinary)
+		got, err := b.Quote(ids.Nil, model, price.Standard, time.Now(), usage.Ordinary)
 		return err == nil && got.Version == v.ID
 	})
 	planned := h.create(t, price.Draft{Model: model, EffectiveAt: time.Now().Add(time.Hour), Prices: list(11)})
@@ -279,7 +279,7 @@ func TestBookAndDatabaseAgree(t *testing.T) {
 		for hour := range 8 {
 			for _, name := range names {
 				at := now.Add(time.Duration(hour)*time.Hour + time.Minute)
-				quote, qerr := b.Quote(model, name, at, usage.Ordinary)
+				quote, qerr := b.Quote(ids.Nil, model, name, at, usage.Ordinary)
 				var v price.Version
 				err := h.db.InTx(context.Background(), db.System(), func(tx pgx.Tx) (err error) {
 					v, err = price.At(context.Background(), tx, model, name, at)

@@ -200,15 +200,15 @@ func TestABookQuotesTerms(t *testing.T) {
 		{noon.AddDate(0, 0, 1), usage.Ordinary, 500, 2_000_000},
 		{noon.In(time.FixedZone("", 3*3600)), usage.Priority, 501, 2_700_000},
 	} {
-		q, err := b.Quote(model, price.Standard, c.at, c.service)
+		q, err := b.Quote(ids.Nil, model, price.Standard, c.at, c.service)
 		if err != nil || q.For(c.prompt)[usage.Input] != c.want || q.Service != c.service {
 			t.Errorf("%v %q, %d tokens: %v, %v; want %d", c.at, c.service, c.prompt, q.For(c.prompt), err, c.want)
 		}
 	}
-	if _, err := b.Quote(model, price.Standard, noon, usage.Batch); !fault.Is(err, fault.Invalid) || fault.Of(err).Param != "service_tier" {
+	if _, err := b.Quote(ids.Nil, model, price.Standard, noon, usage.Batch); !fault.Is(err, fault.Invalid) || fault.Of(err).Param != "service_tier" {
 		t.Errorf("a tier that is not offered: %v", err)
 	}
-	if n := testing.AllocsPerRun(100, func() { _, _ = b.Quote(model, price.Standard, noon, usage.Priority) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { _, _ = b.Quote(ids.Nil, model, price.Standard, noon, usage.Priority) }); n != 0 {
 		t.Errorf("a quote allocates %v times", n)
 	}
 	if h.exec(t, "update price_versions set terms = '{}' where id = $1", v.ID) == nil {

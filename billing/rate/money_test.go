@@ -103,6 +103,21 @@ func TestAWrongPriceIsCorrectedInTheCustomersFavour(t *testing.T) {
 			w.exec("UPDATE orgs SET price_book = 'friends' WHERE org_id = $1", c.org)
 			return w.price("friends", start.Add(-time.Hour), times(0))
 		}, 0, 0},
+		"by the contract that holds": {func(w *world, c *customer) ids.ID {
+			id := w.price("deal", start.Add(-time.Hour), times(2))
+			c.contract("deal", start.Add(-time.Minute), start.Add(time.Minute))
+			return id
+		}, 2 * cost, 0},
+		"not by the contract that holds": {func(w *world, c *customer) ids.ID {
+			w.price("deal", start.Add(-time.Hour), times(0))
+			c.contract("deal", start.Add(-time.Minute), start.Add(time.Minute))
+			return w.version
+		}, 0, 1},
+		"by a contract that is over": {func(w *world, c *customer) ids.ID {
+			id := w.price("deal", start.Add(-time.Hour), times(3))
+			c.contract("deal", start.Add(-time.Hour), start.Add(-time.Minute))
+			return id
+		}, cost, 1},
 		"of another model": {func(w *world, _ *customer) ids.ID {
 			own := w.model
 			w.model = ids.New()
@@ -158,6 +173,11 @@ func TestTermsAreRated(t *testing.T) {
 		"SELECT count(*) FROM usage_events WHERE service_tier = 'priority'", 1, "SELECT count(*) FROM usage_events WHERE service_tier = 'batch'", 1,
 		"SELECT count(*) FROM usage_events WHERE repriced", 0)
 	w.sound()
+}
+
+// contract gives the customer a book for a while.
+func (c *customer) contract(book string, from, to time.Time) {
+	c.w.exec("INSERT INTO price_contracts (org_id, id, book, starts_at, ends_at, created_by, created_at) VALUES ($1, $2, $3, $4, $5, 'test', $4)", c.org, ids.New(), book, from, to)
 }
 
 func TestAModelWithoutAnyPriceInEffectCostsNothing(t *testing.T) {

@@ -17,8 +17,9 @@ import (
 
 // facts is what a batch needs to know of customers, models and prices, read in its own transaction.
 type facts struct {
-	books    map[ids.ID]string // by organization
-	contexts map[ids.ID]int64  // by model, in tokens
+	books    map[ids.ID]string // by organization: its own
+	agreed   price.Contracts
+	contexts map[ids.ID]int64 // by model, in tokens
 	versions map[ids.ID]price.Version
 	schedule map[shelf][]price.Version // that stand, by effective_at
 }
@@ -44,6 +45,9 @@ func readFacts(ctx context.Context, tx pgx.Tx, entries []*entry) (*facts, error)
 	}
 	for _, b := range books {
 		f.books[b.OrgID] = b.PriceBook
+	}
+	if f.agreed, err = price.ContractsOf(ctx, tx, orgs); err != nil {
+		return nil, err
 	}
 	contexts, err := queries.ContextOfModels(ctx, models)
 	if err != nil {
@@ -84,7 +88,11 @@ func (f *facts) judge(e *entry) {
 		return
 	}
 	e.version = ev.PriceVersion
-	applied, repriced := f.applied(ev, book)
+	contract, agreed := f.agreed.Book(ev.Org, time.UnixMilli(ev.StartedMS))
+	if agreed {
+		book = contract
+	}
+	applied, repriced := f.applied(ev, book, agreed)
 	e.repriced = repriced
 	if len(applied) == 0 { // nothing was on sale: the customer owes nothing
 		return
@@ -107,13 +115,18 @@ func (f *facts) judge(e *entry) {
 }
 
 // applied gives the versions of which the cheapest counts. Usually that is the one the request pinned. When it is not
-// what was in effect at the request's start (cancelled, not yet effective, replaced, unknown), the version in effect
-// competes with it, so that a gateway's old schedule is never to the customer's cost.
-func (f *facts) applied(ev *usage.Event, book string) (candidates []price.Version, repriced bool) {
+// what was in effect at the request's start (cancelled, not yet effective, replaced, unknown, by a contract that did not
+// hold, not by the one that did), the version in effect competes with it, so that a gateway's old schedule is never to the
+// customer's cost. agreed says that the book is a contract's; without one, that of a customer who was just given another
+// book is as good.
+func (f *facts) applied(ev *usage.Event, book string, agreed bool) (candidates []price.Version, repriced bool) {
 	right, onSale := f.inEffect(ev.Model, book, ev.StartedMS)
 	pinned, exists := f.versions[ev.PriceVersion]
 	exists = exists && pinned.Model == ev.Model
-	if exists {
+	switch {
+	case exists && onSale && pinned.ID == right.ID:
+		return []price.Version{pinned}, false
+	case exists && !agreed && !f.agreed.Names(ev.Org, pinned.Book):
 		if own, ok := f.inBook(shelf{ev.Model, pinned.Book}, ev.StartedMS); ok && own.ID == pinned.ID {
 			return []price.Version{pinned}, false
 		}

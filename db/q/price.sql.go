@@ -49,6 +49,75 @@ func (q *Queries) CancelPriceVersion(ctx context.Context, arg CancelPriceVersion
 	return i, err
 }
 
+const endPriceContract = `-- name: EndPriceContract :one
+UPDATE price_contracts SET ends_at = $3::timestamptz WHERE org_id = $1 AND id = $2 RETURNING org_id, id, book, starts_at, ends_at, note, created_by, created_at
+`
+
+type EndPriceContractParams struct {
+	OrgID  ids.ID
+	ID     ids.ID
+	EndsAt time.Time
+}
+
+func (q *Queries) EndPriceContract(ctx context.Context, arg EndPriceContractParams) (PriceContract, error) {
+	row := q.db.QueryRow(ctx, endPriceContract, arg.OrgID, arg.ID, arg.EndsAt)
+	var i PriceContract
+	err := row.Scan(
+		&i.OrgID,
+		&i.ID,
+		&i.Book,
+		&i.StartsAt,
+		&i.EndsAt,
+		&i.Note,
+		&i.CreatedBy,
+		&i.CreatedAt,
+	)
+	return i, err
+}
+
+const insertPriceContract = `-- name: InsertPriceContract :one
+INSERT INTO price_contracts (org_id, id, book, starts_at, ends_at, note, created_by, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+RETURNING org_id, id, book, starts_at, ends_at, note, created_by, created_at
+`
+
+type InsertPriceContractParams struct {
+	OrgID     ids.ID
+	ID        ids.ID
+	Book      string
+	StartsAt  time.Time
+	EndsAt    *time.Time
+	Note      string
+	CreatedBy string
+	CreatedAt time.Time
+}
+
+// ---- contracts -----------------------------------------------------------------------------------------------------------
+func (q *Queries) InsertPriceContract(ctx context.Context, arg InsertPriceContractParams) (PriceContract, error) {
+	row := q.db.QueryRow(ctx, insertPriceContract,
+		arg.OrgID,
+		arg.ID,
+		arg.Book,
+		arg.StartsAt,
+		arg.EndsAt,
+		arg.Note,
+		arg.CreatedBy,
+		arg.CreatedAt,
+	)
+	var i PriceContract
+	err := row.Scan(
+		&i.OrgID,
+		&i.ID,
+		&i.Book,
+		&i.StartsAt,
+		&i.EndsAt,
+		&i.Note,
+		&i.CreatedBy,
+		&i.CreatedAt,
+	)
+	return i, err
+}
+
 const insertPriceVersion = `-- name: InsertPriceVersion :one
 
 INSERT INTO price_versions (id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico,
@@ -119,6 +188,45 @@ func (q *Queries) InsertPriceVersion(ctx context.Context, arg InsertPriceVersion
 	return i, err
 }
 
+const lockPriceContract = `-- name: LockPriceContract :one
+SELECT c.org_id, c.id, c.book, c.starts_at, c.ends_at, c.note, c.created_by, c.created_at, now()::timestamptz AS now FROM price_contracts c WHERE c.org_id = $1 AND c.id = $2 FOR UPDATE
+`
+
+type LockPriceContractParams struct {
+	OrgID ids.ID
+	ID    ids.ID
+}
+
+type LockPriceContractRow struct {
+	OrgID     ids.ID
+	ID        ids.ID
+	Book      string
+	StartsAt  time.Time
+	EndsAt    *time.Time
+	Note      string
+	CreatedBy string
+	CreatedAt time.Time
+	Now       time.Time
+}
+
+// Also tells the database's time, which decides about notice.
+func (q *Queries) LockPriceContract(ctx context.Context, arg LockPriceContractParams) (LockPriceContractRow, error) {
+	row := q.db.QueryRow(ctx, lockPriceContract, arg.OrgID, arg.ID)
+	var i LockPriceContractRow
+	err := row.Scan(
+		&i.OrgID,
+		&i.ID,
+		&i.Book,
+		&i.StartsAt,
+		&i.EndsAt,
+		&i.Note,
+		&i.CreatedBy,
+		&i.CreatedAt,
+		&i.Now,
+	)
+	return i, err
+}
+
 const priceAt = `-- name: PriceAt :one
 SELECT id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at, terms FROM price_versions
 WHERE model_id = $1 AND book IN ($2, 'standard') AND effective_at <= $3 AND cancelled_at IS NULL
@@ -156,6 +264,137 @@ func (q *Queries) PriceAt(ctx context.Context, arg PriceAtParams) (PriceVersion,
 		&i.Terms,
 	)
 	return i, err
+}
+
+const priceBookKnown = `-- name: PriceBookKnown :one
+SELECT EXISTS (SELECT FROM price_versions WHERE book = $1 AND cancelled_at IS NULL) AS known
+`
+
+func (q *Queries) PriceBookKnown(ctx context.Context, book string) (bool, error) {
+	row := q.db.QueryRow(ctx, priceBookKnown, book)
+	var known bool
+	err := row.Scan(&known)
+	return known, err
+}
+
+const priceBookOfOrg = `-- name: PriceBookOfOrg :one
+SELECT coalesce((SELECT c.book FROM price_contracts c
+                  WHERE c.org_id = o.org_id AND c.starts_at <= $1 AND (c.ends_at IS NULL OR c.ends_at > $1)), o.price_book)::text AS book
+  FROM orgs o WHERE o.org_id = $2
+`
+
+type PriceBookOfOrgParams struct {
+	At  time.Time
+	Org ids.ID
+}
+
+// The book in effect: of the contract at that moment, else the organization's own.
+func (q *Queries) PriceBookOfOrg(ctx context.Context, arg PriceBookOfOrgParams) (string, error) {
+	row := q.db.QueryRow(ctx, priceBookOfOrg, arg.At, arg.Org)
+	var book string
+	err := row.Scan(&book)
+	return book, err
+}
+
+const priceContractSchedule = `-- name: PriceContractSchedule :many
+SELECT org_id, id, book, starts_at, ends_at, note, created_by, created_at FROM price_contracts WHERE ends_at IS NULL OR ends_at > greatest(starts_at, now() - interval '1 hour')
+`
+
+// Everything a gateway may need: the contracts that are in effect or ahead, and those that requests which now begin to be
+// counted may have started under.
+func (q *Queries) PriceContractSchedule(ctx context.Context) ([]PriceContract, error) {
+	rows, err := q.db.Query(ctx, priceContractSchedule)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PriceContract
+	for rows.Next() {
+		var i PriceContract
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.ID,
+			&i.Book,
+			&i.StartsAt,
+			&i.EndsAt,
+			&i.Note,
+			&i.CreatedBy,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const priceContractsOfOrg = `-- name: PriceContractsOfOrg :many
+SELECT org_id, id, book, starts_at, ends_at, note, created_by, created_at FROM price_contracts WHERE org_id = $1 ORDER BY starts_at DESC, id DESC
+`
+
+func (q *Queries) PriceContractsOfOrg(ctx context.Context, orgID ids.ID) ([]PriceContract, error) {
+	rows, err := q.db.Query(ctx, priceContractsOfOrg, orgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PriceContract
+	for rows.Next() {
+		var i PriceContract
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.ID,
+			&i.Book,
+			&i.StartsAt,
+			&i.EndsAt,
+			&i.Note,
+			&i.CreatedBy,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const priceContractsOfOrgs = `-- name: PriceContractsOfOrgs :many
+SELECT org_id, id, book, starts_at, ends_at, note, created_by, created_at FROM price_contracts WHERE org_id = ANY($1::uuid[]) AND (ends_at IS NULL OR ends_at > starts_at)
+`
+
+func (q *Queries) PriceContractsOfOrgs(ctx context.Context, orgs []ids.ID) ([]PriceContract, error) {
+	rows, err := q.db.Query(ctx, priceContractsOfOrgs, orgs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PriceContract
+	for rows.Next() {
+		var i PriceContract
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.ID,
+			&i.Book,
+			&i.StartsAt,
+			&i.EndsAt,
+			&i.Note,
+			&i.CreatedBy,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const priceSchedule = `-- name: PriceSchedule :many

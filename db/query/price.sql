@@ -32,3 +32,36 @@ LIMIT 1;
 
 -- name: PricedModel :one
 SELECT id, name, free FROM models WHERE id = $1;
+
+-- ---- contracts -----------------------------------------------------------------------------------------------------------
+-- name: InsertPriceContract :one
+INSERT INTO price_contracts (org_id, id, book, starts_at, ends_at, note, created_by, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+RETURNING *;
+
+-- name: LockPriceContract :one
+-- Also tells the database's time, which decides about notice.
+SELECT c.*, now()::timestamptz AS now FROM price_contracts c WHERE c.org_id = $1 AND c.id = $2 FOR UPDATE;
+
+-- name: EndPriceContract :one
+UPDATE price_contracts SET ends_at = sqlc.arg(ends_at)::timestamptz WHERE org_id = $1 AND id = $2 RETURNING *;
+
+-- name: PriceContractsOfOrg :many
+SELECT * FROM price_contracts WHERE org_id = $1 ORDER BY starts_at DESC, id DESC;
+
+-- name: PriceContractsOfOrgs :many
+SELECT * FROM price_contracts WHERE org_id = ANY(sqlc.arg(orgs)::uuid[]) AND (ends_at IS NULL OR ends_at > starts_at);
+
+-- name: PriceContractSchedule :many
+-- Everything a gateway may need: the contracts that are in effect or ahead, and those that requests which now begin to be
+-- counted may have started under.
+SELECT * FROM price_contracts WHERE ends_at IS NULL OR ends_at > greatest(starts_at, now() - interval '1 hour');
+
+-- name: PriceBookOfOrg :one
+-- The book in effect: of the contract at that moment, else the organization's own.
+SELECT coalesce((SELECT c.book FROM price_contracts c
+                  WHERE c.org_id = o.org_id AND c.starts_at <= sqlc.arg(at) AND (c.ends_at IS NULL OR c.ends_at > sqlc.arg(at))), o.price_book)::text AS book
+  FROM orgs o WHERE o.org_id = sqlc.arg(org);
+
+-- name: PriceBookKnown :one
+SELECT EXISTS (SELECT FROM price_versions WHERE book = $1 AND cancelled_at IS NULL) AS known;

@@ -34,6 +34,7 @@ const (
 	Grant   = "grant"
 	Aside   = "quar" // an event in quarantine
 	Topup   = "top"
+	Pact    = "pact" // a contract about prices
 )
 
 // New makes a fresh id. It panics only when the system has no randomness.

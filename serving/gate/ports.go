@@ -9,10 +9,10 @@ import (
 	"millrace/internal/usage"
 )
 
-// Pricer gives the price version that holds for a model in a price book at a moment and a service tier. It must not block:
-// it reads a snapshot. No price is a fault: nothing unpriced is served. So is a tier that the version does not offer.
+// Pricer gives the price version that holds for an organization, whose own price book is given, and a model at a moment and
+// a service tier. It must not block: it reads a snapshot. No price is a fault: nothing unpriced is served. So is a tier that the version does not offer.
 type Pricer interface {
-	Quote(model ids.ID, book string, at time.Time, s usage.Service) (usage.Quote, error)
+	Quote(org, model ids.ID, book string, at time.Time, s usage.Service) (usage.Quote, error)
 }
 
 // Payer is who pays for a request: every scope whose budgets apply.

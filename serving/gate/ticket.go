@@ -117,7 +117,7 @@ func (t *Ticket) admit(ctx context.Context) (err error) {
 	if err := t.prepare(ctx); err != nil {
 		return err
 	}
-	if t.quote, err = g.Prices.Quote(model.ID, c.PriceBook, t.start, chat.Service); err != nil {
+	if t.quote, err = g.Prices.Quote(c.Org, model.ID, c.PriceBook, t.start, chat.Service); err != nil {
 		return err
 	}
 	if err := g.Log.Ready(); err != nil {

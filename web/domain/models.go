@@ -81,23 +81,30 @@ func (t timeline) next(book string, now time.Time) *price.Version {
 
 // Models are those with a price in force for the organization, by name.
 func (c customer) Models(ctx context.Context, who session.Viewer) ([]console.Model, error) {
-	org, err := c.Tenants.Org(ctx, member(who), who.Org)
-	if err != nil {
-		return nil, err
-	}
-	lines, err := c.timelines(ctx, org.PriceBook)
-	if err != nil {
+	if _, err := c.Tenants.Org(ctx, member(who), who.Org); err != nil {
 		return nil, err
 	}
 	now, states := c.Clock.Now(), c.Fleet.Live().Units
+	var book string
+	err := c.DB.InTx(ctx, db.Org(who.Org).ReadOnly(), func(tx pgx.Tx) (err error) {
+		book, err = price.BookOf(ctx, tx, who.Org, now)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	lines, err := c.timelines(ctx, book)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]console.Model, 0, len(lines))
 	for _, m := range c.Catalogue.Models() {
-		v := lines[m.ID].at(org.PriceBook, now)
+		v := lines[m.ID].at(book, now)
 		if v == nil {
 			continue
 		}
 		x := console.Model{Name: m.Name, Context: m.Context, MaxOutput: m.MaxOutput, Prices: v.Prices, Version: v.ID, Since: v.EffectiveAt}
-		if n := lines[m.ID].next(org.PriceBook, now); n != nil {
+		if n := lines[m.ID].next(book, now); n != nil {
 			x.Next = &console.PriceAhead{Prices: n.Prices, Effective: n.EffectiveAt}
 		}
 		for _, u := range m.Units {

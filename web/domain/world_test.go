@@ -258,7 +258,7 @@ func (w *world) serve(list ...request) []ids.ID {
 	out := make([]ids.ID, len(list))
 	for i, r := range list {
 		w.clock.Advance(r.at.Sub(w.clock.Now()))
-		quote, err := book.Quote(r.model.ID, price.Standard, r.at, usage.Ordinary)
+		quote, err := book.Quote(r.who.Org, r.model.ID, price.Standard, r.at, usage.Ordinary)
 		w.must(err)
 		e := usage.Event{ID: idAt(r.at), Org: r.who.Org, Project: r.who.Project, Key: r.who.ID, Model: r.model.ID, PriceVersion: quote.Version,
 			Usage: r.usage, Ending: r.ending, Status: r.status, Dialect: "chat", Streamed: r.first > 0, StartedMS: r.at.UnixMilli(), EndedMS: r.at.Add(r.took).UnixMilli()}

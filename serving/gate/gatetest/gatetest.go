@@ -27,7 +27,7 @@ func NewPrices() *Prices {
 }
 
 // Quote implements gate.Pricer.
-func (p *Prices) Quote(_ ids.ID, _ string, _ time.Time, s usage.Service) (usage.Quote, error) {
+func (p *Prices) Quote(_, _ ids.ID, _ string, _ time.Time, s usage.Service) (usage.Quote, error) {
 	q := p.Quoted
 	q.Service = s
 	return q, nil
