@@ -27,6 +27,9 @@ type Mail struct {
 	Body      string
 	CreatedAt time.Time
 	SentAt    *time.Time
+	Attempts  int32     // to send it
+	NextAt    time.Time // of the next attempt, while it is not sent
+	Problem   string    // of the last attempt
 }
 
 func (s *Service) mail(ctx context.Context, rows *q.Queries, to, subject, body string) error {

@@ -20,13 +20,37 @@ import (
 // MaxCap is the highest cap or credit limit. Every sum of the raises fits an int64 with it.
 const MaxCap money.Nano = 1_000_000_000 * money.NanoPerUSD
 
-// Cap bounds the spending of a scope per period. It is hard: what does not fit is refused before it runs.
+// Cap bounds the spending of a scope per period. A hard one refuses what does not fit before it runs; the other kind only
+// alerts. Both alert at Thresholds of what is allowed.
 type Cap struct {
-	ID      ids.ID // given by SetCap
-	Scope   Scope
-	ScopeID ids.ID // of the key, project or organization
-	Period  period.Kind
-	Amount  money.Nano
+	ID        ids.ID // given by SetCap
+	Scope     Scope
+	ScopeID   ids.ID // of the key, project or organization
+	Period    period.Kind
+	Amount    money.Nano
+	AlertOnly bool
+
+	Raised      money.Nano // what is allowed until RaisedUntil; 0 = it is not raised. RaiseCap's alone
+	RaisedUntil time.Time
+}
+
+// Thresholds are the shares of a cap, in percent, at which people and webhooks are told, once per period each.
+var Thresholds = []int32{50, 80, 100}
+
+// Allowed is what the cap allows at a moment.
+func (c *Cap) Allowed(now time.Time) money.Nano {
+	if now.Before(c.RaisedUntil) {
+		return max(c.Amount, c.Raised)
+	}
+	return c.Amount
+}
+
+// enforced is the cap of its budgets: one that only alerts holds nothing back.
+func (c *Cap) enforced() money.Nano {
+	if c.AlertOnly {
+		return MaxCap
+	}
+	return c.Amount
 }
 
 // CapUsage is a cap with its running period.
@@ -38,11 +62,16 @@ type CapUsage struct {
 }
 
 func capOf(r q.Cap) Cap {
-	return Cap{ID: r.ID, Scope: Scope(r.Scope), ScopeID: r.ScopeID, Period: period.Kind(r.Period), Amount: money.Nano(r.CapNano)}
+	c := Cap{ID: r.ID, Scope: Scope(r.Scope), ScopeID: r.ScopeID, Period: period.Kind(r.Period), Amount: money.Nano(r.CapNano),
+		AlertOnly: !r.Hard, Raised: money.Nano(r.RaisedNano)}
+	if r.RaisedUntil != nil {
+		c.RaisedUntil = *r.RaisedUntil
+	}
+	return c
 }
 
-// SetCap sets or changes the cap of a scope and period. A new cap counts what the running period has cost so far. Every
-// gateway obeys it within a second.
+// SetCap sets or changes the cap of a scope and period. A new cap counts what the running period has cost so far; a raise
+// that is under way ends. Every gateway obeys it within a second.
 func (d *Desk) SetCap(ctx context.Context, by tenants.Actor, org ids.ID, c Cap) (Cap, error) {
 	if err := by.Require(tenants.CapsManage, org); err != nil {
 		return Cap{}, err
@@ -74,9 +103,13 @@ func (d *Desk) SetCap(ctx context.Context, by tenants.Actor, org ids.ID, c Cap) 
 			set, err = startCap(ctx, queries, org, c, spans[c.Period].Start)
 		case err == nil:
 			before = capOf(row)
-			set, err = changeCap(ctx, queries, org, row.ID, c.Amount, spans[c.Period].Start)
+			c.ID, c.Raised, c.RaisedUntil = row.ID, 0, time.Time{}
+			set, err = changeCap(ctx, queries, org, c, spans[c.Period].Start)
 		}
 		if err != nil {
+			return err
+		}
+		if err := noteAlerts(ctx, queries, org, set, spans[c.Period].Start); err != nil {
 			return err
 		}
 		return d.audit(ctx, tx, by, org, "cap.set", ids.Format(capPrefix, set.ID), before, set)
@@ -89,7 +122,7 @@ const capPrefix = "cap"
 // startCap makes a cap and its budget of the running period, with what the period has cost so far.
 func startCap(ctx context.Context, queries *q.Queries, org ids.ID, c Cap, start time.Time) (Cap, error) {
 	row, err := queries.InsertCap(ctx, q.InsertCapParams{OrgID: org, ID: ids.New(), Scope: string(c.Scope), ScopeID: c.ScopeID,
-		Period: string(c.Period), CapNano: int64(c.Amount)})
+		Period: string(c.Period), CapNano: int64(c.Amount), Hard: !c.AlertOnly})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Cap{}, fault.New(fault.Conflict, "Somebody else just set this cap. Look again.").WithCode("cap_changed")
 	}
@@ -101,24 +134,45 @@ func startCap(ctx context.Context, queries *q.Queries, org ids.ID, c Cap, start 
 		return Cap{}, fmt.Errorf("credit: what a cap's period has cost: %w", err)
 	}
 	err = queries.StartCapBudget(ctx, q.StartCapBudgetParams{OrgID: org, ID: ids.New(), Scope: row.Scope, ScopeID: row.ScopeID,
-		Period: row.Period, PeriodStart: start, CapNano: row.CapNano, SettledNano: spent})
+		Period: row.Period, PeriodStart: start, CapNano: int64(c.enforced()), SettledNano: spent})
 	if err != nil {
 		return Cap{}, fmt.Errorf("credit: start a cap's budget: %w", err)
 	}
 	return capOf(row), nil
 }
 
-func changeCap(ctx context.Context, queries *q.Queries, org, id ids.ID, amount money.Nano, start time.Time) (Cap, error) {
-	row, err := queries.ChangeCap(ctx, q.ChangeCapParams{OrgID: org, ID: id, CapNano: int64(amount)})
+func changeCap(ctx context.Context, queries *q.Queries, org ids.ID, c Cap, start time.Time) (Cap, error) {
+	var until *time.Time
+	if c.Raised > 0 {
+		until = &c.RaisedUntil
+	}
+	row, err := queries.ChangeCap(ctx, q.ChangeCapParams{OrgID: org, ID: c.ID, CapNano: int64(c.Amount), Hard: !c.AlertOnly,
+		RaisedNano: int64(c.Raised), RaisedUntil: until})
 	if err != nil {
 		return Cap{}, fmt.Errorf("credit: change a cap: %w", err)
 	}
-	_, err = queries.SetBudgetCaps(ctx, q.SetBudgetCapsParams{CapNano: row.CapNano, OrgID: org, Scope: row.Scope, ScopeID: row.ScopeID,
-		Period: row.Period, Since: start})
+	_, err = queries.SetBudgetCaps(ctx, q.SetBudgetCapsParams{CapNano: int64(c.enforced()), RaisedNano: row.RaisedNano, RaisedUntil: until,
+		OrgID: org, Scope: row.Scope, ScopeID: row.ScopeID, Period: row.Period, Since: start})
 	if err != nil {
 		return Cap{}, fmt.Errorf("credit: change a cap's budgets: %w", err)
 	}
 	return capOf(row), nil
+}
+
+// noteAlerts notes which thresholds a cap's running period is past already.
+func noteAlerts(ctx context.Context, queries *q.Queries, org ids.ID, c Cap, start time.Time) error {
+	list, err := queries.BudgetsOfCap(ctx, q.BudgetsOfCapParams{OrgID: org, Scope: string(c.Scope), ScopeID: c.ScopeID, Period: string(c.Period), Since: start})
+	if err != nil {
+		return fmt.Errorf("credit: a cap's budgets: %w", err)
+	}
+	orgs := make([]ids.ID, len(list))
+	for i := range orgs {
+		orgs[i] = org
+	}
+	if err := queries.NoteAlerts(ctx, q.NoteAlertsParams{Orgs: orgs, Ids: list}); err != nil {
+		return fmt.Errorf("credit: note alerts: %w", err)
+	}
+	return nil
 }
 
 // RemoveCap ends a cap.
@@ -168,7 +222,10 @@ func usages(rows []q.CapUsageRow, spans map[period.Kind]period.Span) []CapUsage 
 	for _, r := range rows {
 		if n := len(list); n == 0 || list[n-1].ID != r.ID {
 			list = append(list, CapUsage{Cap: Cap{ID: r.ID, Scope: Scope(r.Scope), ScopeID: r.ScopeID, Period: period.Kind(r.Period),
-				Amount: money.Nano(r.CapNano)}, Span: spans[period.Kind(r.Period)]})
+				Amount: money.Nano(r.CapNano), AlertOnly: !r.Hard}, Span: spans[period.Kind(r.Period)]})
+			if c := &list[len(list)-1]; r.RaisedUntil != nil {
+				c.Raised, c.RaisedUntil = money.Nano(r.RaisedNano), *r.RaisedUntil
+			}
 		}
 		if c := &list[len(list)-1]; r.PeriodStart != nil && r.PeriodStart.Equal(c.Span.Start) {
 			c.Settled, c.Outstanding = money.Nano(*r.SettledNano), money.Nano(*r.OutstandingNano)

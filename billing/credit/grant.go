@@ -33,6 +33,8 @@ const (
 	maxReason               = 500 // bytes
 	maxKey                  = 200 // bytes
 	maxGrantPage            = 200
+	minLife                 = time.Hour // of credit that ends
+	maxPriority             = 1000
 )
 
 // GrantInput asks for credit.
@@ -42,7 +44,8 @@ type GrantInput struct {
 	Amount         money.Nano
 	Reason         string         // shown to the customer
 	IdempotencyKey string         // the caller's; unique per organization
-	ExpiresAt      time.Time      // refused: nothing ends credit yet
+	ExpiresAt      time.Time      // zero = never
+	Priority       int16          // which credit is used first, the lowest; 0 = the kind's own (promotional before paid)
 	Actor          string         // who gives it; Desk.Grant fills it in
 	From           ledger.Account // what paid credit is debited to; "" = ledger.Cash. A top-up names StripeClearing
 }
@@ -57,6 +60,7 @@ type Grant struct {
 	CreatedBy string
 	CreatedAt time.Time
 	ExpiresAt *time.Time // nil = never
+	Left      money.Nano // not used yet; only where Grants lists it
 }
 
 func grantOf(r q.CreditGrant) Grant {
@@ -64,7 +68,7 @@ func grantOf(r q.CreditGrant) Grant {
 		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt}
 }
 
-func (in *GrantInput) check() error {
+func (in *GrantInput) check(now time.Time) error {
 	in.Reason = strings.TrimSpace(in.Reason)
 	invalid := func(param, message string) error { return fault.New(fault.Invalid, "%s", message).WithParam(param) }
 	switch {
@@ -76,9 +80,12 @@ func (in *GrantInput) check() error {
 		return invalid("reason", "Give a reason of at most 500 bytes: the customer sees it.")
 	case in.IdempotencyKey == "" || len(in.IdempotencyKey) > maxKey:
 		return invalid("idempotency_key", "Give an idempotency key of at most 200 bytes.")
-	case !in.ExpiresAt.IsZero():
-		return invalid("expires_at", "Credit cannot have an end date: nothing would take it back then.")
+	case !in.ExpiresAt.IsZero() && in.ExpiresAt.Before(now.Add(minLife)):
+		return invalid("expires_at", "Credit ends in the future: an hour from now at the earliest.")
+	case in.Priority < 0 || in.Priority > maxPriority:
+		return invalid("priority", "A priority is 1 to 1,000; the lowest is used first.")
 	}
+	in.ExpiresAt = in.ExpiresAt.UTC().Truncate(time.Microsecond)
 	return nil
 }
 
@@ -86,12 +93,18 @@ func (in *GrantInput) check() error {
 // or nothing. fresh=false says that the key was used before for the same credit, which is what it gives then; for other
 // credit the key is a Conflict. The caller checks who asks, and calls Tell after the commit.
 func GiveCredit(ctx context.Context, tx q.DBTX, in GrantInput, now time.Time) (g Grant, fresh bool, err error) {
-	if err := in.check(); err != nil {
+	if err := in.check(now); err != nil {
 		return Grant{}, false, err
 	}
 	queries := q.New(tx)
 	p := q.InsertGrantParams{OrgID: in.Org, ID: ids.New(), Kind: string(in.Kind), AmountNano: int64(in.Amount), Reason: in.Reason,
 		IdempotencyKey: in.IdempotencyKey, CreatedBy: in.Actor, CreatedAt: now}
+	if !in.ExpiresAt.IsZero() {
+		p.ExpiresAt = &in.ExpiresAt
+	}
+	if in.Priority != 0 {
+		p.Priority = &in.Priority
+	}
 	if found, err := queries.ScopeExists(ctx, q.ScopeExistsParams{Scope: string(OrgScope), OrgID: in.Org, ScopeID: in.Org}); err != nil {
 		return Grant{}, false, fmt.Errorf("credit: find the organization: %w", err)
 	} else if !found {
@@ -105,7 +118,7 @@ func GiveCredit(ctx context.Context, tx q.DBTX, in GrantInput, now time.Time) (g
 	if err != nil {
 		return Grant{}, false, fmt.Errorf("credit: insert a grant: %w", err)
 	}
-	if _, _, err := ledger.Post(ctx, tx, in.txn()); err != nil {
+	if _, _, err := ledger.Post(ctx, tx, in.txn(row.ID)); err != nil {
 		return Grant{}, false, err
 	}
 	return grantOf(row), true, raiseBalance(ctx, queries, in.Org, in.Amount)
@@ -117,14 +130,17 @@ func granted(ctx context.Context, queries *q.Queries, in GrantInput) (Grant, err
 	if err != nil {
 		return Grant{}, fmt.Errorf("credit: read a grant: %w", err)
 	}
-	if g := grantOf(row); g.Kind == in.Kind && g.Amount == in.Amount {
+	g := grantOf(row)
+	sameEnd := g.ExpiresAt == nil && in.ExpiresAt.IsZero() || g.ExpiresAt != nil && g.ExpiresAt.Equal(in.ExpiresAt)
+	if g.Kind == in.Kind && g.Amount == in.Amount && sameEnd {
 		return g, nil
 	}
 	return Grant{}, fault.New(fault.Conflict, "The idempotency key was used for other credit.").WithCode("idempotency_key_reused").WithParam("idempotency_key")
 }
 
-func (in *GrantInput) txn() ledger.Txn {
-	t := ledger.Txn{Org: in.Org, Kind: ledger.Grant, Memo: in.Reason}
+// txn books the grant. Its lot has the grant's id.
+func (in *GrantInput) txn(id ids.ID) ledger.Txn {
+	t := ledger.Txn{Org: in.Org, Kind: ledger.Grant, Memo: in.Reason, Lot: ledger.Lot{ID: id, Priority: in.Priority, ExpiresAt: in.ExpiresAt}}
 	switch {
 	case in.Kind == Promotional:
 		t.Entries = []ledger.Entry{ledger.Debit(ledger.PromoCost, in.Amount), ledger.Credit(ledger.PrepaidPromo, in.Amount)}
@@ -161,11 +177,20 @@ func (d *Desk) Grants(ctx context.Context, by tenants.Actor, org ids.ID, limit i
 		limit = maxGrantPage
 	}
 	var list []Grant
-	err := d.db.InTx(ctx, db.Org(org).ReadOnly(), func(tx pgx.Tx) error {
+	err := d.db.InTx(ctx, db.Org(org).Snapshot().ReadOnly(), func(tx pgx.Tx) error {
 		rows, err := q.New(tx).Grants(ctx, q.GrantsParams{OrgID: org, MaxRows: int32(limit)})
 		list = make([]Grant, len(rows))
+		if err != nil {
+			return err
+		}
+		lots, err := ledger.Lots(ctx, tx, org)
+		left := make(map[ids.ID]money.Nano, len(lots))
+		for _, l := range lots {
+			left[l.ID] = l.Remaining
+		}
 		for i, r := range rows {
 			list[i] = grantOf(r)
+			list[i].Left = left[r.ID]
 		}
 		return err
 	})

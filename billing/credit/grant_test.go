@@ -71,7 +71,8 @@ func TestGrantsThatAreRefused(t *testing.T) {
 		"a novel":       func(in *credit.GrantInput) { in.Reason = strings.Repeat("x", 501) },
 		"no key":        func(in *credit.GrantInput) { in.IdempotencyKey = "" },
 		"unknown kind":  func(in *credit.GrantInput) { in.Kind = "gift" },
-		"with an end":   func(in *credit.GrantInput) { in.ExpiresAt = time.Now().Add(time.Hour) },
+		"over already":  func(in *credit.GrantInput) { in.ExpiresAt = time.Now().Add(time.Minute) },
+		"last of all":   func(in *credit.GrantInput) { in.Priority = 1001 },
 		"no such owner": func(in *credit.GrantInput) { in.Org = ids.New() },
 	} {
 		in := credit.GrantInput{Org: p.Org, Kind: credit.Paid, Amount: usd, Reason: "r", IdempotencyKey: name}

@@ -169,7 +169,7 @@ func findOrMake(ctx context.Context, queries *q.Queries, org ids.ID, wanted map[
 	if err != nil || len(missing) == 0 {
 		return list, err
 	}
-	fresh := q.EnsureCapBudgetsParams{OrgID: org}
+	fresh := q.EnsureCapBudgetsParams{OrgID: org, NoCap: int64(MaxCap)}
 	for _, n := range missing {
 		if n.key.kind == kindBalance {
 			if err := queries.EnsureBalanceBudget(ctx, q.EnsureBalanceBudgetParams{OrgID: org, ID: ids.New(), PeriodStart: period.TotalStart}); err != nil {

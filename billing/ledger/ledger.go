@@ -1,16 +1,18 @@
 // Package ledger is the double-entry book of every organization: where each nano-dollar came from and went.
 //
-// It owns ledger_txns, ledger_entries, ledger_keys and the projection ledger_balances. It does not own what a charge is
+// It owns ledger_txns, ledger_entries, ledger_lot_moves, ledger_keys and the projections ledger_balances and ledger_lots. It does not own what a charge is
 // (billing/rate), what may be spent (billing/credit) or what a page shows. Idempotency belongs to the caller: it names its
 // business key, or has events that are unique themselves.
 //
 // Words. Transaction: what happened once, of one kind, for one organization. Entry: its effect on one account, debit
 // positive, credit negative. Balance: the sum of an account's entries, kept as a projection that may be dropped and
-// rebuilt. So credit that a customer can spend is a negative balance of a prepaid account.
+// rebuilt. So credit that a customer can spend is a negative balance of a prepaid account. Lot: prepaid credit of one
+// grant with its own terms; every posting says which lots it opened and burned, so what is left of each is a projection too.
 //
 // Invariants: a transaction's entries sum to zero (checked here, and by the database at commit); nothing is updated or
 // deleted, a correction is a new transaction; the day of a transaction derives from its id; balances are locked by
-// (organization, account), all of an organization's before any of them moves, and before allotments and budgets.
+// (organization, account), all of an organization's before any of them moves, and before allotments and budgets; the lots
+// of a prepaid account add up to its credit, and to nothing while it is owed.
 package ledger
 
 import (
@@ -80,6 +82,8 @@ type Txn struct {
 	Memo    string  // for people, at most MaxMemoBytes
 	Key     string  // the caller's idempotency key, unique per organization; "" = none (Post only)
 	Entries []Entry // several for one account are added up
+	Lot     Lot     // terms of the prepaid credit that it gives
+	Burn    ids.ID  // the lot that it takes prepaid credit from first; ids.Nil = the usual order
 }
 
 // check gives the transaction's entries, one per account, or says why it cannot be posted.

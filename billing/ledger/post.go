@@ -60,7 +60,8 @@ func PostMany(ctx context.Context, tx q.DBTX, txns []Txn) ([]ids.ID, error) {
 			return nil, fmt.Errorf("ledger: partition of %s: %w", day.Format(time.DateOnly), err)
 		}
 	}
-	if _, err := queries.LockLedgerBalances(ctx, b.orgs); err != nil {
+	balances, err := queries.LockLedgerBalances(ctx, b.orgs)
+	if err != nil {
 		return nil, fmt.Errorf("ledger: lock balances: %w", err)
 	}
 	if err := queries.InsertLedgerTxns(ctx, b.txns); err != nil {
@@ -72,6 +73,9 @@ func PostMany(ctx context.Context, tx q.DBTX, txns []Txn) ([]ids.ID, error) {
 	if err := queries.AddToLedgerBalances(ctx, b.balances); err != nil {
 		return nil, fmt.Errorf("ledger: move balances: %w", err)
 	}
+	if err := moveLots(ctx, queries, b, balances); err != nil {
+		return nil, err
+	}
 	return b.txns.Ids, nil
 }
 
@@ -82,6 +86,7 @@ type batch struct {
 	txns     q.InsertLedgerTxnsParams
 	entries  q.InsertLedgerEntriesParams
 	balances q.AddToLedgerBalancesParams // sorted by (org, account)
+	prepaid  []prepaidMove               // in order of the transactions
 }
 
 type orgAccount struct {
@@ -140,6 +145,9 @@ func (b *batch) add(t Txn, sums map[Account]money.Nano) {
 		b.entries.Txns = append(b.entries.Txns, t.ID)
 		b.entries.Accounts = append(b.entries.Accounts, string(account))
 		b.entries.Amounts = append(b.entries.Amounts, int64(sums[account]))
+		if account == PrepaidPaid || account == PrepaidPromo {
+			b.prepaid = append(b.prepaid, prepaidMove{txn: t, day: day, account: account, amount: -sums[account]})
+		}
 	}
 }
 

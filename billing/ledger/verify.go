@@ -16,6 +16,15 @@ type Report struct {
 	Total      string // of every entry: "0" in a sound book
 	Unbalanced []UnbalancedTxn
 	Drifted    []DriftedBalance
+	Lots       []DriftedLot
+}
+
+// DriftedLot is a lot that is not the sum of its moves (named by its id), or an account whose lots are not its credit
+// (named by the account).
+type DriftedLot struct {
+	Org             ids.ID
+	What            string
+	Expected, Found string
 }
 
 // UnbalancedTxn is a transaction whose entries do not sum to zero, or that has fewer than two.
@@ -34,7 +43,7 @@ type DriftedBalance struct {
 
 // Sound reports whether nothing was found.
 func (r *Report) Sound() bool {
-	return r.Total == "0" && len(r.Unbalanced) == 0 && len(r.Drifted) == 0
+	return r.Total == "0" && len(r.Unbalanced) == 0 && len(r.Drifted) == 0 && len(r.Lots) == 0
 }
 
 // Verify reads the whole book. Call it in a db snapshot of the system.
@@ -52,7 +61,14 @@ func Verify(ctx context.Context, tx q.DBTX) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ledger: drifted balances: %w", err)
 	}
+	lots, err := queries.DriftedLots(ctx, maxFindings)
+	if err != nil {
+		return nil, fmt.Errorf("ledger: drifted lots: %w", err)
+	}
 	r := &Report{Total: total}
+	for _, l := range lots {
+		r.Lots = append(r.Lots, DriftedLot{Org: l.OrgID, What: l.What, Expected: l.Expected, Found: l.Found})
+	}
 	for _, u := range unbalanced {
 		r.Unbalanced = append(r.Unbalanced, UnbalancedTxn{Org: u.OrgID, Txn: u.ID, Total: u.Total, Entries: u.Entries})
 	}

@@ -256,7 +256,11 @@ func (p *pass) settleBudgets(ctx context.Context) error {
 	if err == nil && n != int64(len(a.Ids)) {
 		err = fmt.Errorf("%d of %d budgets moved", n, len(a.Ids))
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	// The rows are locked until the commit, so a threshold is noted by whoever passes it, once.
+	return p.q.NoteAlerts(ctx, q.NoteAlertsParams{Orgs: a.Orgs, Ids: a.Ids})
 }
 
 // potColumns are the keys of allotments as the set-based statements take them.

@@ -52,7 +52,7 @@ func (q *Queries) BeatEpoch(ctx context.Context, arg BeatEpochParams) (time.Time
 }
 
 const budgetCaps = `-- name: BudgetCaps :many
-SELECT id, cap_nano FROM budgets WHERE org_id = $1 AND id = ANY($2::uuid[])
+SELECT id, enforced_cap(cap_nano, raised_nano, raised_until) AS cap_nano FROM budgets WHERE org_id = $1 AND id = ANY($2::uuid[])
 `
 
 type BudgetCapsParams struct {
@@ -85,8 +85,46 @@ func (q *Queries) BudgetCaps(ctx context.Context, arg BudgetCapsParams) ([]Budge
 	return items, nil
 }
 
+const budgetsOfCap = `-- name: BudgetsOfCap :many
+SELECT id FROM budgets WHERE org_id = $1 AND kind = 'cap' AND scope = $2 AND scope_id = $3 AND period = $4 AND period_start >= $5 ORDER BY id
+`
+
+type BudgetsOfCapParams struct {
+	OrgID   ids.ID
+	Scope   string
+	ScopeID ids.ID
+	Period  string
+	Since   time.Time
+}
+
+func (q *Queries) BudgetsOfCap(ctx context.Context, arg BudgetsOfCapParams) ([]ids.ID, error) {
+	rows, err := q.db.Query(ctx, budgetsOfCap,
+		arg.OrgID,
+		arg.Scope,
+		arg.ScopeID,
+		arg.Period,
+		arg.Since,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ids.ID
+	for rows.Next() {
+		var id ids.ID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const capUsage = `-- name: CapUsage :many
-SELECT c.id, c.scope, c.scope_id, c.period, c.cap_nano, b.period_start, b.settled_nano, b.outstanding_nano
+SELECT c.id, c.scope, c.scope_id, c.period, c.cap_nano, c.hard, c.raised_nano, c.raised_until, b.period_start, b.settled_nano, b.outstanding_nano
 FROM caps c LEFT JOIN budgets b
   ON b.org_id = c.org_id AND b.kind = 'cap' AND b.scope = c.scope AND b.scope_id = c.scope_id AND b.period = c.period
      AND b.period_start = ANY($1::timestamptz[])
@@ -105,6 +143,9 @@ type CapUsageRow struct {
 	ScopeID         ids.ID
 	Period          string
 	CapNano         int64
+	Hard            bool
+	RaisedNano      int64
+	RaisedUntil     *time.Time
 	PeriodStart     *time.Time
 	SettledNano     *int64
 	OutstandingNano *int64
@@ -126,6 +167,9 @@ func (q *Queries) CapUsage(ctx context.Context, arg CapUsageParams) ([]CapUsageR
 			&i.ScopeID,
 			&i.Period,
 			&i.CapNano,
+			&i.Hard,
+			&i.RaisedNano,
+			&i.RaisedUntil,
 			&i.PeriodStart,
 			&i.SettledNano,
 			&i.OutstandingNano,
@@ -180,17 +224,27 @@ func (q *Queries) Caps(ctx context.Context, orgID ids.ID) ([]CapsRow, error) {
 }
 
 const changeCap = `-- name: ChangeCap :one
-UPDATE caps SET cap_nano = $3, changed_at = clock_timestamp() WHERE org_id = $1 AND id = $2 RETURNING org_id, id, scope, scope_id, period, cap_nano, created_at, changed_at, removed_at
+UPDATE caps SET cap_nano = $3, hard = $4, raised_nano = $5, raised_until = $6, changed_at = clock_timestamp() WHERE org_id = $1 AND id = $2 RETURNING org_id, id, scope, scope_id, period, cap_nano, created_at, changed_at, removed_at, hard, raised_nano, raised_until
 `
 
 type ChangeCapParams struct {
-	OrgID   ids.ID
-	ID      ids.ID
-	CapNano int64
+	OrgID       ids.ID
+	ID          ids.ID
+	CapNano     int64
+	Hard        bool
+	RaisedNano  int64
+	RaisedUntil *time.Time
 }
 
 func (q *Queries) ChangeCap(ctx context.Context, arg ChangeCapParams) (Cap, error) {
-	row := q.db.QueryRow(ctx, changeCap, arg.OrgID, arg.ID, arg.CapNano)
+	row := q.db.QueryRow(ctx, changeCap,
+		arg.OrgID,
+		arg.ID,
+		arg.CapNano,
+		arg.Hard,
+		arg.RaisedNano,
+		arg.RaisedUntil,
+	)
 	var i Cap
 	err := row.Scan(
 		&i.OrgID,
@@ -202,8 +256,205 @@ func (q *Queries) ChangeCap(ctx context.Context, arg ChangeCapParams) (Cap, erro
 		&i.CreatedAt,
 		&i.ChangedAt,
 		&i.RemovedAt,
+		&i.Hard,
+		&i.RaisedNano,
+		&i.RaisedUntil,
 	)
 	return i, err
+}
+
+const claimLotWarning = `-- name: ClaimLotWarning :execrows
+INSERT INTO lot_warnings (org_id, lot_id, days, told_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING
+`
+
+type ClaimLotWarningParams struct {
+	OrgID  ids.ID
+	LotID  ids.ID
+	Days   int32
+	ToldAt time.Time
+}
+
+func (q *Queries) ClaimLotWarning(ctx context.Context, arg ClaimLotWarningParams) (int64, error) {
+	result, err := q.db.Exec(ctx, claimLotWarning,
+		arg.OrgID,
+		arg.LotID,
+		arg.Days,
+		arg.ToldAt,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const creditRequestByKey = `-- name: CreditRequestByKey :one
+SELECT org_id, id, kind, amount_nano, reason, details, idempotency_key, state, asked_by, asked_at, decided_by, decided_at, note FROM credit_requests WHERE org_id = $1 AND idempotency_key = $2
+`
+
+type CreditRequestByKeyParams struct {
+	OrgID          ids.ID
+	IdempotencyKey string
+}
+
+func (q *Queries) CreditRequestByKey(ctx context.Context, arg CreditRequestByKeyParams) (CreditRequest, error) {
+	row := q.db.QueryRow(ctx, creditRequestByKey, arg.OrgID, arg.IdempotencyKey)
+	var i CreditRequest
+	err := row.Scan(
+		&i.OrgID,
+		&i.ID,
+		&i.Kind,
+		&i.AmountNano,
+		&i.Reason,
+		&i.Details,
+		&i.IdempotencyKey,
+		&i.State,
+		&i.AskedBy,
+		&i.AskedAt,
+		&i.DecidedBy,
+		&i.DecidedAt,
+		&i.Note,
+	)
+	return i, err
+}
+
+const creditRequests = `-- name: CreditRequests :many
+SELECT r.org_id, r.id, r.kind, r.amount_nano, r.reason, r.details, r.idempotency_key, r.state, r.asked_by, r.asked_at, r.decided_by, r.decided_at, r.note, o.name AS org_name FROM credit_requests r JOIN orgs o ON o.org_id = r.org_id
+ORDER BY (r.state = 'waiting') DESC, r.asked_at DESC LIMIT $1
+`
+
+type CreditRequestsRow struct {
+	OrgID          ids.ID
+	ID             ids.ID
+	Kind           string
+	AmountNano     int64
+	Reason         string
+	Details        []byte
+	IdempotencyKey string
+	State          string
+	AskedBy        string
+	AskedAt        time.Time
+	DecidedBy      *string
+	DecidedAt      *time.Time
+	Note           string
+	OrgName        string
+}
+
+func (q *Queries) CreditRequests(ctx context.Context, maxRows int32) ([]CreditRequestsRow, error) {
+	rows, err := q.db.Query(ctx, creditRequests, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CreditRequestsRow
+	for rows.Next() {
+		var i CreditRequestsRow
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.ID,
+			&i.Kind,
+			&i.AmountNano,
+			&i.Reason,
+			&i.Details,
+			&i.IdempotencyKey,
+			&i.State,
+			&i.AskedBy,
+			&i.AskedAt,
+			&i.DecidedBy,
+			&i.DecidedAt,
+			&i.Note,
+			&i.OrgName,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const decideCreditRequest = `-- name: DecideCreditRequest :one
+UPDATE credit_requests SET state = $3, decided_by = $4, decided_at = $5, note = $6 WHERE org_id = $1 AND id = $2 AND state = 'waiting' RETURNING org_id, id, kind, amount_nano, reason, details, idempotency_key, state, asked_by, asked_at, decided_by, decided_at, note
+`
+
+type DecideCreditRequestParams struct {
+	OrgID     ids.ID
+	ID        ids.ID
+	State     string
+	DecidedBy *string
+	DecidedAt *time.Time
+	Note      string
+}
+
+func (q *Queries) DecideCreditRequest(ctx context.Context, arg DecideCreditRequestParams) (CreditRequest, error) {
+	row := q.db.QueryRow(ctx, decideCreditRequest,
+		arg.OrgID,
+		arg.ID,
+		arg.State,
+		arg.DecidedBy,
+		arg.DecidedAt,
+		arg.Note,
+	)
+	var i CreditRequest
+	err := row.Scan(
+		&i.OrgID,
+		&i.ID,
+		&i.Kind,
+		&i.AmountNano,
+		&i.Reason,
+		&i.Details,
+		&i.IdempotencyKey,
+		&i.State,
+		&i.AskedBy,
+		&i.AskedAt,
+		&i.DecidedBy,
+		&i.DecidedAt,
+		&i.Note,
+	)
+	return i, err
+}
+
+const endRaises = `-- name: EndRaises :many
+UPDATE caps SET raised_nano = 0, raised_until = NULL, changed_at = clock_timestamp()
+WHERE raised_until <= clock_timestamp() RETURNING org_id, id, scope, scope_id, period, cap_nano
+`
+
+type EndRaisesRow struct {
+	OrgID   ids.ID
+	ID      ids.ID
+	Scope   string
+	ScopeID ids.ID
+	Period  string
+	CapNano int64
+}
+
+// Raises that are over: what budgets enforce fell by itself; this tells the gateways to give back what they hold above it.
+func (q *Queries) EndRaises(ctx context.Context) ([]EndRaisesRow, error) {
+	rows, err := q.db.Query(ctx, endRaises)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EndRaisesRow
+	for rows.Next() {
+		var i EndRaisesRow
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.ID,
+			&i.Scope,
+			&i.ScopeID,
+			&i.Period,
+			&i.CapNano,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const ensureBalanceBudget = `-- name: EnsureBalanceBudget :exec
@@ -226,23 +477,24 @@ func (q *Queries) EnsureBalanceBudget(ctx context.Context, arg EnsureBalanceBudg
 }
 
 const ensureCapBudgets = `-- name: EnsureCapBudgets :exec
-INSERT INTO budgets (org_id, id, kind, scope, scope_id, period, period_start, cap_nano, settled_nano)
-SELECT c.org_id, w.id, 'cap', c.scope, c.scope_id, c.period, w.period_start, c.cap_nano,
+INSERT INTO budgets (org_id, id, kind, scope, scope_id, period, period_start, cap_nano, raised_nano, raised_until, settled_nano)
+SELECT c.org_id, w.id, 'cap', c.scope, c.scope_id, c.period, w.period_start, CASE WHEN c.hard THEN c.cap_nano ELSE $1::bigint END, c.raised_nano, c.raised_until,
        (SELECT coalesce(sum(u.charged_nano), 0)::bigint FROM usage_rollups u
         WHERE u.org_id = c.org_id AND u.bucket >= w.period_start
           AND (c.scope = 'org' OR c.scope = 'project' AND u.project_id = c.scope_id OR c.scope = 'key' AND u.key_id = c.scope_id))
 FROM caps c
-JOIN (SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS scope,
-             unnest($3::uuid[]) AS scope_id, unnest($4::text[]) AS period,
-             unnest($5::timestamptz[]) AS period_start) w
+JOIN (SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS scope,
+             unnest($4::uuid[]) AS scope_id, unnest($5::text[]) AS period,
+             unnest($6::timestamptz[]) AS period_start) w
   ON w.scope = c.scope AND w.scope_id = c.scope_id AND w.period = c.period
-WHERE c.org_id = $6 AND c.removed_at IS NULL
+WHERE c.org_id = $7 AND c.removed_at IS NULL
 ORDER BY c.id
 FOR SHARE OF c
 ON CONFLICT (org_id, kind, scope, scope_id, period, period_start) DO NOTHING
 `
 
 type EnsureCapBudgetsParams struct {
+	NoCap    int64
 	Ids      []ids.ID
 	Scopes   []string
 	ScopeIds []ids.ID
@@ -255,6 +507,7 @@ type EnsureCapBudgetsParams struct {
 // the period has cost counts, as with SpentSince: after a change of time zone the running period is a new row.
 func (q *Queries) EnsureCapBudgets(ctx context.Context, arg EnsureCapBudgetsParams) error {
 	_, err := q.db.Exec(ctx, ensureCapBudgets,
+		arg.NoCap,
 		arg.Ids,
 		arg.Scopes,
 		arg.ScopeIds,
@@ -265,8 +518,45 @@ func (q *Queries) EnsureCapBudgets(ctx context.Context, arg EnsureCapBudgetsPara
 	return err
 }
 
+const expiredLots = `-- name: ExpiredLots :many
+SELECT org_id, lot_id FROM ledger_lots WHERE remaining_nano > 0 AND expires_at <= $1::timestamptz
+ORDER BY expires_at, lot_id LIMIT $2
+`
+
+type ExpiredLotsParams struct {
+	Through time.Time
+	MaxRows int32
+}
+
+type ExpiredLotsRow struct {
+	OrgID ids.ID
+	LotID ids.ID
+}
+
+// ---- the end of credit -------------------------------------------------------------------------------------------------
+func (q *Queries) ExpiredLots(ctx context.Context, arg ExpiredLotsParams) ([]ExpiredLotsRow, error) {
+	rows, err := q.db.Query(ctx, expiredLots, arg.Through, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ExpiredLotsRow
+	for rows.Next() {
+		var i ExpiredLotsRow
+		if err := rows.Scan(&i.OrgID, &i.LotID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const findBudgets = `-- name: FindBudgets :many
-SELECT id, kind, scope, scope_id, period, period_start, cap_nano, (cap_nano - settled_nano - outstanding_nano)::bigint AS headroom_nano FROM budgets
+SELECT id, kind, scope, scope_id, period, period_start, enforced_cap(cap_nano, raised_nano, raised_until) AS cap_nano,
+  (enforced_cap(cap_nano, raised_nano, raised_until) - settled_nano - outstanding_nano)::bigint AS headroom_nano FROM budgets
 WHERE org_id = $1 AND scope_id = ANY($2::uuid[]) AND period_start = ANY($3::timestamptz[])
 `
 
@@ -319,7 +609,7 @@ func (q *Queries) FindBudgets(ctx context.Context, arg FindBudgetsParams) ([]Fin
 }
 
 const findCapForChange = `-- name: FindCapForChange :one
-SELECT org_id, id, scope, scope_id, period, cap_nano, created_at, changed_at, removed_at FROM caps WHERE org_id = $1 AND scope = $2 AND scope_id = $3 AND period = $4 AND removed_at IS NULL FOR NO KEY UPDATE
+SELECT org_id, id, scope, scope_id, period, cap_nano, created_at, changed_at, removed_at, hard, raised_nano, raised_until FROM caps WHERE org_id = $1 AND scope = $2 AND scope_id = $3 AND period = $4 AND removed_at IS NULL FOR NO KEY UPDATE
 `
 
 type FindCapForChangeParams struct {
@@ -347,6 +637,9 @@ func (q *Queries) FindCapForChange(ctx context.Context, arg FindCapForChangePara
 		&i.CreatedAt,
 		&i.ChangedAt,
 		&i.RemovedAt,
+		&i.Hard,
+		&i.RaisedNano,
+		&i.RaisedUntil,
 	)
 	return i, err
 }
@@ -370,7 +663,7 @@ func (q *Queries) GoodbyeEpoch(ctx context.Context, arg GoodbyeEpochParams) (int
 }
 
 const grantByKey = `-- name: GrantByKey :one
-SELECT org_id, id, kind, amount_nano, reason, idempotency_key, created_by, created_at, expires_at FROM credit_grants WHERE org_id = $1 AND idempotency_key = $2
+SELECT org_id, id, kind, amount_nano, reason, idempotency_key, created_by, created_at, expires_at, priority FROM credit_grants WHERE org_id = $1 AND idempotency_key = $2
 `
 
 type GrantByKeyParams struct {
@@ -391,12 +684,13 @@ func (q *Queries) GrantByKey(ctx context.Context, arg GrantByKeyParams) (CreditG
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.ExpiresAt,
+		&i.Priority,
 	)
 	return i, err
 }
 
 const grants = `-- name: Grants :many
-SELECT org_id, id, kind, amount_nano, reason, idempotency_key, created_by, created_at, expires_at FROM credit_grants WHERE org_id = $1 ORDER BY id DESC LIMIT $2
+SELECT org_id, id, kind, amount_nano, reason, idempotency_key, created_by, created_at, expires_at, priority FROM credit_grants WHERE org_id = $1 ORDER BY id DESC LIMIT $2
 `
 
 type GrantsParams struct {
@@ -423,6 +717,7 @@ func (q *Queries) Grants(ctx context.Context, arg GrantsParams) ([]CreditGrant, 
 			&i.CreatedBy,
 			&i.CreatedAt,
 			&i.ExpiresAt,
+			&i.Priority,
 		); err != nil {
 			return nil, err
 		}
@@ -449,9 +744,9 @@ func (q *Queries) HoldEpochOpen(ctx context.Context, id ids.ID) (ids.ID, error) 
 }
 
 const insertCap = `-- name: InsertCap :one
-INSERT INTO caps (org_id, id, scope, scope_id, period, cap_nano, changed_at) VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())
+INSERT INTO caps (org_id, id, scope, scope_id, period, cap_nano, hard, changed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, clock_timestamp())
 ON CONFLICT (org_id, scope, scope_id, period) WHERE removed_at IS NULL DO NOTHING
-RETURNING org_id, id, scope, scope_id, period, cap_nano, created_at, changed_at, removed_at
+RETURNING org_id, id, scope, scope_id, period, cap_nano, created_at, changed_at, removed_at, hard, raised_nano, raised_until
 `
 
 type InsertCapParams struct {
@@ -461,6 +756,7 @@ type InsertCapParams struct {
 	ScopeID ids.ID
 	Period  string
 	CapNano int64
+	Hard    bool
 }
 
 func (q *Queries) InsertCap(ctx context.Context, arg InsertCapParams) (Cap, error) {
@@ -471,6 +767,7 @@ func (q *Queries) InsertCap(ctx context.Context, arg InsertCapParams) (Cap, erro
 		arg.ScopeID,
 		arg.Period,
 		arg.CapNano,
+		arg.Hard,
 	)
 	var i Cap
 	err := row.Scan(
@@ -483,6 +780,60 @@ func (q *Queries) InsertCap(ctx context.Context, arg InsertCapParams) (Cap, erro
 		&i.CreatedAt,
 		&i.ChangedAt,
 		&i.RemovedAt,
+		&i.Hard,
+		&i.RaisedNano,
+		&i.RaisedUntil,
+	)
+	return i, err
+}
+
+const insertCreditRequest = `-- name: InsertCreditRequest :one
+INSERT INTO credit_requests (org_id, id, kind, amount_nano, reason, details, idempotency_key, asked_by, asked_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT (org_id, idempotency_key) DO NOTHING
+RETURNING org_id, id, kind, amount_nano, reason, details, idempotency_key, state, asked_by, asked_at, decided_by, decided_at, note
+`
+
+type InsertCreditRequestParams struct {
+	OrgID          ids.ID
+	ID             ids.ID
+	Kind           string
+	AmountNano     int64
+	Reason         string
+	Details        []byte
+	IdempotencyKey string
+	AskedBy        string
+	AskedAt        time.Time
+}
+
+// ---- requests of operators ---------------------------------------------------------------------------------------------
+func (q *Queries) InsertCreditRequest(ctx context.Context, arg InsertCreditRequestParams) (CreditRequest, error) {
+	row := q.db.QueryRow(ctx, insertCreditRequest,
+		arg.OrgID,
+		arg.ID,
+		arg.Kind,
+		arg.AmountNano,
+		arg.Reason,
+		arg.Details,
+		arg.IdempotencyKey,
+		arg.AskedBy,
+		arg.AskedAt,
+	)
+	var i CreditRequest
+	err := row.Scan(
+		&i.OrgID,
+		&i.ID,
+		&i.Kind,
+		&i.AmountNano,
+		&i.Reason,
+		&i.Details,
+		&i.IdempotencyKey,
+		&i.State,
+		&i.AskedBy,
+		&i.AskedAt,
+		&i.DecidedBy,
+		&i.DecidedAt,
+		&i.Note,
 	)
 	return i, err
 }
@@ -524,10 +875,10 @@ func (q *Queries) InsertEpoch(ctx context.Context, arg InsertEpochParams) (time.
 }
 
 const insertGrant = `-- name: InsertGrant :one
-INSERT INTO credit_grants (org_id, id, kind, amount_nano, reason, idempotency_key, created_by, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO credit_grants (org_id, id, kind, amount_nano, reason, idempotency_key, created_by, created_at, expires_at, priority)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 ON CONFLICT (org_id, idempotency_key) DO NOTHING
-RETURNING org_id, id, kind, amount_nano, reason, idempotency_key, created_by, created_at, expires_at
+RETURNING org_id, id, kind, amount_nano, reason, idempotency_key, created_by, created_at, expires_at, priority
 `
 
 type InsertGrantParams struct {
@@ -539,6 +890,8 @@ type InsertGrantParams struct {
 	IdempotencyKey string
 	CreatedBy      string
 	CreatedAt      time.Time
+	ExpiresAt      *time.Time
+	Priority       *int16
 }
 
 // ---- grants ------------------------------------------------------------------------------------------------------
@@ -552,6 +905,8 @@ func (q *Queries) InsertGrant(ctx context.Context, arg InsertGrantParams) (Credi
 		arg.IdempotencyKey,
 		arg.CreatedBy,
 		arg.CreatedAt,
+		arg.ExpiresAt,
+		arg.Priority,
 	)
 	var i CreditGrant
 	err := row.Scan(
@@ -564,6 +919,7 @@ func (q *Queries) InsertGrant(ctx context.Context, arg InsertGrantParams) (Credi
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.ExpiresAt,
+		&i.Priority,
 	)
 	return i, err
 }
@@ -646,8 +1002,31 @@ func (q *Queries) LockAllotmentsOfEpoch(ctx context.Context, epochID ids.ID) ([]
 	return items, nil
 }
 
+const lockBalanceBudget = `-- name: LockBalanceBudget :one
+SELECT id, cap_nano, settled_nano, outstanding_nano FROM budgets WHERE org_id = $1 AND kind = 'balance' FOR NO KEY UPDATE
+`
+
+type LockBalanceBudgetRow struct {
+	ID              ids.ID
+	CapNano         int64
+	SettledNano     int64
+	OutstandingNano int64
+}
+
+func (q *Queries) LockBalanceBudget(ctx context.Context, orgID ids.ID) (LockBalanceBudgetRow, error) {
+	row := q.db.QueryRow(ctx, lockBalanceBudget, orgID)
+	var i LockBalanceBudgetRow
+	err := row.Scan(
+		&i.ID,
+		&i.CapNano,
+		&i.SettledNano,
+		&i.OutstandingNano,
+	)
+	return i, err
+}
+
 const lockBudgets = `-- name: LockBudgets :many
-SELECT id, cap_nano, settled_nano, outstanding_nano FROM budgets
+SELECT id, enforced_cap(cap_nano, raised_nano, raised_until) AS cap_nano, settled_nano, outstanding_nano FROM budgets
 WHERE org_id = $1 AND id = ANY($2::uuid[])
 ORDER BY id
 FOR NO KEY UPDATE
@@ -714,6 +1093,60 @@ func (q *Queries) LockBudgetsOfAnyOrg(ctx context.Context, argIds []ids.ID) ([]i
 	return items, nil
 }
 
+const lockCap = `-- name: LockCap :one
+SELECT org_id, id, scope, scope_id, period, cap_nano, created_at, changed_at, removed_at, hard, raised_nano, raised_until FROM caps WHERE org_id = $1 AND id = $2 AND removed_at IS NULL FOR NO KEY UPDATE
+`
+
+type LockCapParams struct {
+	OrgID ids.ID
+	ID    ids.ID
+}
+
+func (q *Queries) LockCap(ctx context.Context, arg LockCapParams) (Cap, error) {
+	row := q.db.QueryRow(ctx, lockCap, arg.OrgID, arg.ID)
+	var i Cap
+	err := row.Scan(
+		&i.OrgID,
+		&i.ID,
+		&i.Scope,
+		&i.ScopeID,
+		&i.Period,
+		&i.CapNano,
+		&i.CreatedAt,
+		&i.ChangedAt,
+		&i.RemovedAt,
+		&i.Hard,
+		&i.RaisedNano,
+		&i.RaisedUntil,
+	)
+	return i, err
+}
+
+const lockCreditRequest = `-- name: LockCreditRequest :one
+SELECT org_id, id, kind, amount_nano, reason, details, idempotency_key, state, asked_by, asked_at, decided_by, decided_at, note FROM credit_requests WHERE id = $1 FOR NO KEY UPDATE
+`
+
+func (q *Queries) LockCreditRequest(ctx context.Context, id ids.ID) (CreditRequest, error) {
+	row := q.db.QueryRow(ctx, lockCreditRequest, id)
+	var i CreditRequest
+	err := row.Scan(
+		&i.OrgID,
+		&i.ID,
+		&i.Kind,
+		&i.AmountNano,
+		&i.Reason,
+		&i.Details,
+		&i.IdempotencyKey,
+		&i.State,
+		&i.AskedBy,
+		&i.AskedAt,
+		&i.DecidedBy,
+		&i.DecidedAt,
+		&i.Note,
+	)
+	return i, err
+}
+
 const lockEpochForFence = `-- name: LockEpochForFence :one
 SELECT id, process, data_lock, started_at, heartbeat_at, valid_ms, request_max_ms, goodbye_at, dead_at, log_end, fenced_at, voided_at, log_seen FROM gateway_epochs WHERE id = $1 FOR UPDATE
 `
@@ -738,6 +1171,82 @@ func (q *Queries) LockEpochForFence(ctx context.Context, id ids.ID) (GatewayEpoc
 		&i.LogSeen,
 	)
 	return i, err
+}
+
+const lotRemaining = `-- name: LotRemaining :one
+SELECT account, remaining_nano, expires_at FROM ledger_lots WHERE org_id = $1 AND lot_id = $2
+`
+
+type LotRemainingParams struct {
+	OrgID ids.ID
+	LotID ids.ID
+}
+
+type LotRemainingRow struct {
+	Account       string
+	RemainingNano int64
+	ExpiresAt     *time.Time
+}
+
+func (q *Queries) LotRemaining(ctx context.Context, arg LotRemainingParams) (LotRemainingRow, error) {
+	row := q.db.QueryRow(ctx, lotRemaining, arg.OrgID, arg.LotID)
+	var i LotRemainingRow
+	err := row.Scan(&i.Account, &i.RemainingNano, &i.ExpiresAt)
+	return i, err
+}
+
+const lotsToWarn = `-- name: LotsToWarn :many
+SELECT l.org_id, l.lot_id, l.account, l.expires_at, l.remaining_nano FROM ledger_lots l
+WHERE l.remaining_nano > 0 AND l.expires_at > $1::timestamptz AND l.expires_at <= $2::timestamptz
+  AND NOT EXISTS (SELECT FROM lot_warnings w WHERE w.org_id = l.org_id AND w.lot_id = l.lot_id AND w.days <= $3)
+ORDER BY l.expires_at, l.lot_id LIMIT $4
+`
+
+type LotsToWarnParams struct {
+	Now     time.Time
+	Until   time.Time
+	Days    int32
+	MaxRows int32
+}
+
+type LotsToWarnRow struct {
+	OrgID         ids.ID
+	LotID         ids.ID
+	Account       string
+	ExpiresAt     *time.Time
+	RemainingNano int64
+}
+
+// Lots that end within so many days and whose owners were not told so.
+func (q *Queries) LotsToWarn(ctx context.Context, arg LotsToWarnParams) ([]LotsToWarnRow, error) {
+	rows, err := q.db.Query(ctx, lotsToWarn,
+		arg.Now,
+		arg.Until,
+		arg.Days,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LotsToWarnRow
+	for rows.Next() {
+		var i LotsToWarnRow
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.LotID,
+			&i.Account,
+			&i.ExpiresAt,
+			&i.RemainingNano,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const lowerOutstanding = `-- name: LowerOutstanding :execrows
@@ -778,6 +1287,30 @@ func (q *Queries) LowerOutstandingOfAnyOrg(ctx context.Context, arg LowerOutstan
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const noteAlerts = `-- name: NoteAlerts :exec
+INSERT INTO cap_alerts (org_id, budget_id, percent, cap_nano, settled_nano, hard)
+SELECT b.org_id, b.id, t.percent, a.amount, b.settled_nano, c.hard
+FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::uuid[]) AS id) k
+JOIN budgets b ON b.org_id = k.org_id AND b.id = k.id AND b.kind = 'cap'
+JOIN caps c ON c.org_id = b.org_id AND c.scope = b.scope AND c.scope_id = b.scope_id AND c.period = b.period AND c.removed_at IS NULL
+CROSS JOIN LATERAL (SELECT enforced_cap(c.cap_nano, c.raised_nano, c.raised_until) AS amount) a
+JOIN (VALUES (50), (80), (100)) AS t(percent) ON a.amount > 0 AND b.settled_nano::numeric * 100 >= a.amount::numeric * t.percent
+ORDER BY b.id, t.percent
+ON CONFLICT (org_id, budget_id, percent) DO NOTHING
+`
+
+type NoteAlertsParams struct {
+	Orgs []ids.ID
+	Ids  []ids.ID
+}
+
+// Thresholds that these budgets have passed, each once per budget. Whoever moves a budget or its cap calls it in the same
+// transaction, so no alert is lost and none comes twice.
+func (q *Queries) NoteAlerts(ctx context.Context, arg NoteAlertsParams) error {
+	_, err := q.db.Exec(ctx, noteAlerts, arg.Orgs, arg.Ids)
+	return err
 }
 
 const orgTimeZone = `-- name: OrgTimeZone :one
@@ -896,7 +1429,7 @@ func (q *Queries) RaiseBalanceCap(ctx context.Context, arg RaiseBalanceCapParams
 const raiseBudgets = `-- name: RaiseBudgets :execrows
 UPDATE budgets b SET outstanding_nano = b.outstanding_nano + a.delta
 FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::bigint[]) AS delta) a
-WHERE b.org_id = $1 AND b.id = a.id AND b.settled_nano + b.outstanding_nano + a.delta <= b.cap_nano
+WHERE b.org_id = $1 AND b.id = a.id AND b.settled_nano + b.outstanding_nano + a.delta <= enforced_cap(b.cap_nano, b.raised_nano, b.raised_until)
 `
 
 type RaiseBudgetsParams struct {
@@ -915,7 +1448,7 @@ func (q *Queries) RaiseBudgets(ctx context.Context, arg RaiseBudgetsParams) (int
 }
 
 const removeCap = `-- name: RemoveCap :one
-UPDATE caps SET removed_at = clock_timestamp(), changed_at = clock_timestamp() WHERE org_id = $1 AND id = $2 AND removed_at IS NULL RETURNING org_id, id, scope, scope_id, period, cap_nano, created_at, changed_at, removed_at
+UPDATE caps SET removed_at = clock_timestamp(), changed_at = clock_timestamp() WHERE org_id = $1 AND id = $2 AND removed_at IS NULL RETURNING org_id, id, scope, scope_id, period, cap_nano, created_at, changed_at, removed_at, hard, raised_nano, raised_until
 `
 
 type RemoveCapParams struct {
@@ -936,6 +1469,9 @@ func (q *Queries) RemoveCap(ctx context.Context, arg RemoveCapParams) (Cap, erro
 		&i.CreatedAt,
 		&i.ChangedAt,
 		&i.RemovedAt,
+		&i.Hard,
+		&i.RaisedNano,
+		&i.RaisedUntil,
 	)
 	return i, err
 }
@@ -1001,24 +1537,28 @@ func (q *Queries) ScopeExists(ctx context.Context, arg ScopeExistsParams) (bool,
 }
 
 const setBudgetCaps = `-- name: SetBudgetCaps :execrows
-UPDATE budgets SET cap_nano = $1
-WHERE org_id = $2 AND kind = 'cap' AND scope = $3 AND scope_id = $4
-  AND period = $5 AND period_start >= $6
+UPDATE budgets SET cap_nano = $1, raised_nano = $2, raised_until = $3
+WHERE org_id = $4 AND kind = 'cap' AND scope = $5 AND scope_id = $6
+  AND period = $7 AND period_start >= $8
 `
 
 type SetBudgetCapsParams struct {
-	CapNano int64
-	OrgID   ids.ID
-	Scope   string
-	ScopeID ids.ID
-	Period  string
-	Since   time.Time
+	CapNano     int64
+	RaisedNano  int64
+	RaisedUntil *time.Time
+	OrgID       ids.ID
+	Scope       string
+	ScopeID     ids.ID
+	Period      string
+	Since       time.Time
 }
 
 // The running period and any that began since; closed periods keep what they were.
 func (q *Queries) SetBudgetCaps(ctx context.Context, arg SetBudgetCapsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, setBudgetCaps,
 		arg.CapNano,
+		arg.RaisedNano,
+		arg.RaisedUntil,
 		arg.OrgID,
 		arg.Scope,
 		arg.ScopeID,

@@ -33,6 +33,26 @@ func (q *Queries) AddToLedgerBalances(ctx context.Context, arg AddToLedgerBalanc
 	return err
 }
 
+const burnLots = `-- name: BurnLots :execrows
+UPDATE ledger_lots l SET remaining_nano = l.remaining_nano - k.amount
+FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::uuid[]) AS lot_id, unnest($3::bigint[]) AS amount) k
+WHERE l.org_id = k.org_id AND l.lot_id = k.lot_id
+`
+
+type BurnLotsParams struct {
+	Orgs    []ids.ID
+	Lots    []ids.ID
+	Amounts []int64
+}
+
+func (q *Queries) BurnLots(ctx context.Context, arg BurnLotsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, burnLots, arg.Orgs, arg.Lots, arg.Amounts)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const claimLedgerKey = `-- name: ClaimLedgerKey :execrows
 INSERT INTO ledger_keys (org_id, key, txn_id) VALUES ($1, $2, $3) ON CONFLICT (org_id, key) DO NOTHING
 `
@@ -93,6 +113,62 @@ func (q *Queries) DriftedLedgerBalances(ctx context.Context, maxRows int32) ([]D
 	return items, nil
 }
 
+const driftedLots = `-- name: DriftedLots :many
+WITH moves AS (SELECT org_id, lot_id, sum(amount_nano) AS amount FROM ledger_lot_moves GROUP BY org_id, lot_id),
+     sums AS (SELECT org_id, account, sum(remaining_nano) AS amount FROM ledger_lots GROUP BY org_id, account),
+     has AS (SELECT org_id, account, greatest(0, -amount_nano) AS amount FROM ledger_balances WHERE account IN ('prepaid_paid', 'prepaid_promo'))
+SELECT coalesce(m.org_id, l.org_id)::uuid AS org_id, coalesce(m.lot_id, l.lot_id)::text AS what, coalesce(m.amount, 0)::text AS expected, coalesce(l.remaining_nano, 0)::text AS found
+FROM moves m FULL JOIN ledger_lots l ON l.org_id = m.org_id AND l.lot_id = m.lot_id
+WHERE coalesce(m.amount, 0) <> coalesce(l.remaining_nano, 0)
+UNION ALL
+SELECT coalesce(h.org_id, s.org_id)::uuid, coalesce(h.account, s.account)::text, coalesce(h.amount, 0)::text, coalesce(s.amount, 0)::text
+FROM has h FULL JOIN sums s ON s.org_id = h.org_id AND s.account = h.account
+WHERE coalesce(h.amount, 0) <> coalesce(s.amount, 0)
+ORDER BY 1, 2 LIMIT $1
+`
+
+type DriftedLotsRow struct {
+	OrgID    ids.ID
+	What     string
+	Expected string
+	Found    string
+}
+
+// Lots that are not the sum of their moves, and accounts whose lots are not their credit.
+func (q *Queries) DriftedLots(ctx context.Context, maxRows int32) ([]DriftedLotsRow, error) {
+	rows, err := q.db.Query(ctx, driftedLots, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DriftedLotsRow
+	for rows.Next() {
+		var i DriftedLotsRow
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.What,
+			&i.Expected,
+			&i.Found,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const dropLots = `-- name: DropLots :exec
+DELETE FROM ledger_lots
+`
+
+func (q *Queries) DropLots(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, dropLots)
+	return err
+}
+
 const ensureLedgerDay = `-- name: EnsureLedgerDay :exec
 
 SELECT ensure_day($1::date)
@@ -151,6 +227,38 @@ func (q *Queries) InsertLedgerTxns(ctx context.Context, arg InsertLedgerTxnsPara
 		arg.Ids,
 		arg.Kinds,
 		arg.Memos,
+	)
+	return err
+}
+
+const insertLotMoves = `-- name: InsertLotMoves :exec
+INSERT INTO ledger_lot_moves (org_id, day, txn_id, lot_id, account, amount_nano, priority, expires_at)
+SELECT unnest($1::uuid[]), unnest($2::date[]), unnest($3::uuid[]), unnest($4::uuid[]),
+       unnest($5::text[]), unnest($6::bigint[]),
+       NULLIF(unnest($7::int[]), 0)::smallint, NULLIF(unnest($8::timestamptz[]), '0001-01-01T00:00:00Z')
+`
+
+type InsertLotMovesParams struct {
+	Orgs       []ids.ID
+	Days       []time.Time
+	Txns       []ids.ID
+	Lots       []ids.ID
+	Accounts   []string
+	Amounts    []int64
+	Priorities []int32
+	Expires    []time.Time
+}
+
+func (q *Queries) InsertLotMoves(ctx context.Context, arg InsertLotMovesParams) error {
+	_, err := q.db.Exec(ctx, insertLotMoves,
+		arg.Orgs,
+		arg.Days,
+		arg.Txns,
+		arg.Lots,
+		arg.Accounts,
+		arg.Amounts,
+		arg.Priorities,
+		arg.Expires,
 	)
 	return err
 }
@@ -249,6 +357,52 @@ func (q *Queries) LedgerTotal(ctx context.Context) (string, error) {
 	return total, err
 }
 
+const ledgerTxn = `-- name: LedgerTxn :many
+SELECT t.id, t.kind, t.memo, e.account, e.amount_nano
+FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
+WHERE t.org_id = $1 AND t.day = $2 AND t.id = $3 ORDER BY e.account
+`
+
+type LedgerTxnParams struct {
+	OrgID ids.ID
+	Day   time.Time
+	ID    ids.ID
+}
+
+type LedgerTxnRow struct {
+	ID         ids.ID
+	Kind       string
+	Memo       string
+	Account    string
+	AmountNano int64
+}
+
+func (q *Queries) LedgerTxn(ctx context.Context, arg LedgerTxnParams) ([]LedgerTxnRow, error) {
+	rows, err := q.db.Query(ctx, ledgerTxn, arg.OrgID, arg.Day, arg.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LedgerTxnRow
+	for rows.Next() {
+		var i LedgerTxnRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Kind,
+			&i.Memo,
+			&i.Account,
+			&i.AmountNano,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockLedgerBalances = `-- name: LockLedgerBalances :many
 SELECT org_id, account, amount_nano FROM ledger_balances
 WHERE org_id = ANY($1::uuid[])
@@ -274,6 +428,165 @@ func (q *Queries) LockLedgerBalances(ctx context.Context, orgs []ids.ID) ([]Ledg
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockLots = `-- name: LockLots :exec
+LOCK TABLE ledger_balances IN SHARE ROW EXCLUSIVE MODE
+`
+
+func (q *Queries) LockLots(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, lockLots)
+	return err
+}
+
+const lotOpenedBy = `-- name: LotOpenedBy :many
+SELECT lot_id, priority, expires_at FROM ledger_lot_moves WHERE org_id = $1 AND day = $2 AND txn_id = $3 AND priority IS NOT NULL
+`
+
+type LotOpenedByParams struct {
+	OrgID ids.ID
+	Day   time.Time
+	TxnID ids.ID
+}
+
+type LotOpenedByRow struct {
+	LotID     ids.ID
+	Priority  *int16
+	ExpiresAt *time.Time
+}
+
+func (q *Queries) LotOpenedBy(ctx context.Context, arg LotOpenedByParams) ([]LotOpenedByRow, error) {
+	rows, err := q.db.Query(ctx, lotOpenedBy, arg.OrgID, arg.Day, arg.TxnID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LotOpenedByRow
+	for rows.Next() {
+		var i LotOpenedByRow
+		if err := rows.Scan(&i.LotID, &i.Priority, &i.ExpiresAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lotsLeft = `-- name: LotsLeft :many
+SELECT org_id, lot_id, account, priority, expires_at, remaining_nano FROM ledger_lots
+WHERE org_id = ANY($1::uuid[]) AND remaining_nano > 0
+ORDER BY org_id, priority, expires_at NULLS LAST, lot_id
+`
+
+// ---- lots ----------------------------------------------------------------------------------------------------------
+// In the order in which they are used up. Whoever moves them has locked the organizations' balances.
+func (q *Queries) LotsLeft(ctx context.Context, orgs []ids.ID) ([]LedgerLot, error) {
+	rows, err := q.db.Query(ctx, lotsLeft, orgs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LedgerLot
+	for rows.Next() {
+		var i LedgerLot
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.LotID,
+			&i.Account,
+			&i.Priority,
+			&i.ExpiresAt,
+			&i.RemainingNano,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lotsOfOrg = `-- name: LotsOfOrg :many
+SELECT l.lot_id, l.account, l.priority, l.expires_at, l.remaining_nano FROM ledger_lots l
+WHERE l.org_id = $1 AND l.remaining_nano > 0
+ORDER BY l.priority, l.expires_at NULLS LAST, l.lot_id
+`
+
+type LotsOfOrgRow struct {
+	LotID         ids.ID
+	Account       string
+	Priority      int16
+	ExpiresAt     *time.Time
+	RemainingNano int64
+}
+
+// Every lot that has something left, with what it began with.
+func (q *Queries) LotsOfOrg(ctx context.Context, orgID ids.ID) ([]LotsOfOrgRow, error) {
+	rows, err := q.db.Query(ctx, lotsOfOrg, orgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LotsOfOrgRow
+	for rows.Next() {
+		var i LotsOfOrgRow
+		if err := rows.Scan(
+			&i.LotID,
+			&i.Account,
+			&i.Priority,
+			&i.ExpiresAt,
+			&i.RemainingNano,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const openLots = `-- name: OpenLots :exec
+INSERT INTO ledger_lots (org_id, lot_id, account, priority, expires_at, remaining_nano)
+SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::text[]), unnest($4::int[])::smallint,
+       NULLIF(unnest($5::timestamptz[]), '0001-01-01T00:00:00Z'), unnest($6::bigint[])
+`
+
+type OpenLotsParams struct {
+	Orgs       []ids.ID
+	Lots       []ids.ID
+	Accounts   []string
+	Priorities []int32
+	Expires    []time.Time
+	Amounts    []int64
+}
+
+func (q *Queries) OpenLots(ctx context.Context, arg OpenLotsParams) error {
+	_, err := q.db.Exec(ctx, openLots,
+		arg.Orgs,
+		arg.Lots,
+		arg.Accounts,
+		arg.Priorities,
+		arg.Expires,
+		arg.Amounts,
+	)
+	return err
+}
+
+const rebuildLots = `-- name: RebuildLots :exec
+INSERT INTO ledger_lots (org_id, lot_id, account, priority, expires_at, remaining_nano)
+SELECT org_id, lot_id, account, max(priority), max(expires_at), sum(amount_nano)
+FROM ledger_lot_moves GROUP BY org_id, lot_id, account
+`
+
+func (q *Queries) RebuildLots(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, rebuildLots)
+	return err
 }
 
 const statementTxns = `-- name: StatementTxns :many

@@ -92,18 +92,35 @@ type Budget struct {
 	CapNano         int64
 	SettledNano     int64
 	OutstandingNano int64
+	RaisedNano      int64
+	RaisedUntil     *time.Time
 }
 
 type Cap struct {
-	OrgID     ids.ID
-	ID        ids.ID
-	Scope     string
-	ScopeID   ids.ID
-	Period    string
-	CapNano   int64
-	CreatedAt time.Time
-	ChangedAt time.Time
-	RemovedAt *time.Time
+	OrgID       ids.ID
+	ID          ids.ID
+	Scope       string
+	ScopeID     ids.ID
+	Period      string
+	CapNano     int64
+	CreatedAt   time.Time
+	ChangedAt   time.Time
+	RemovedAt   *time.Time
+	Hard        bool
+	RaisedNano  int64
+	RaisedUntil *time.Time
+}
+
+type CapAlert struct {
+	OrgID       ids.ID
+	BudgetID    ids.ID
+	Percent     int32
+	ID          ids.ID
+	CapNano     int64
+	SettledNano int64
+	Hard        bool
+	CreatedAt   time.Time
+	ToldAt      *time.Time
 }
 
 type ControlToken struct {
@@ -123,6 +140,23 @@ type CreditGrant struct {
 	CreatedBy      string
 	CreatedAt      time.Time
 	ExpiresAt      *time.Time
+	Priority       *int16
+}
+
+type CreditRequest struct {
+	OrgID          ids.ID
+	ID             ids.ID
+	Kind           string
+	AmountNano     int64
+	Reason         string
+	Details        []byte
+	IdempotencyKey string
+	State          string
+	AskedBy        string
+	AskedAt        time.Time
+	DecidedBy      *string
+	DecidedAt      *time.Time
+	Note           string
 }
 
 type GatewayEpoch struct {
@@ -211,6 +245,26 @@ type LedgerKey struct {
 	TxnID ids.ID
 }
 
+type LedgerLot struct {
+	OrgID         ids.ID
+	LotID         ids.ID
+	Account       string
+	Priority      int16
+	ExpiresAt     *time.Time
+	RemainingNano int64
+}
+
+type LedgerLotMove struct {
+	OrgID      ids.ID
+	Day        time.Time
+	TxnID      ids.ID
+	LotID      ids.ID
+	Account    string
+	AmountNano int64
+	Priority   *int16
+	ExpiresAt  *time.Time
+}
+
 type LedgerTxn struct {
 	OrgID     ids.ID
 	Day       time.Time
@@ -235,6 +289,13 @@ type LoginLink struct {
 	CreatedAt time.Time
 	ExpiresAt time.Time
 	UsedAt    *time.Time
+}
+
+type LotWarning struct {
+	OrgID  ids.ID
+	LotID  ids.ID
+	Days   int32
+	ToldAt time.Time
 }
 
 type Member struct {
@@ -274,6 +335,9 @@ type Outbox struct {
 	Body      string
 	CreatedAt time.Time
 	SentAt    *time.Time
+	Attempts  int32
+	NextAt    time.Time
+	Problem   string
 }
 
 type PaymentCustomer struct {
@@ -528,4 +592,30 @@ type User struct {
 	IsOperator bool
 	CreatedAt  time.Time
 	DisabledAt *time.Time
+}
+
+type Webhook struct {
+	OrgID     ids.ID
+	ID        ids.ID
+	Url       string
+	Secret    []byte
+	CreatedBy string
+	CreatedAt time.Time
+	RemovedAt *time.Time
+}
+
+type WebhookDelivery struct {
+	OrgID     ids.ID
+	ID        ids.ID
+	WebhookID ids.ID
+	EventID   ids.ID
+	Kind      string
+	Body      string
+	State     string
+	Attempts  int32
+	Status    *int32
+	Problem   string
+	CreatedAt time.Time
+	NextAt    time.Time
+	TriedAt   *time.Time
 }

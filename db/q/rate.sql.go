@@ -671,7 +671,7 @@ func (q *Queries) LockBudgetsOfFence(ctx context.Context, epochID ids.ID) ([]ids
 }
 
 const lockBudgetsToRaise = `-- name: LockBudgetsToRaise :many
-SELECT org_id, id, kind, (cap_nano - settled_nano - outstanding_nano)::bigint AS free FROM budgets
+SELECT org_id, id, kind, (enforced_cap(cap_nano, raised_nano, raised_until) - settled_nano - outstanding_nano)::bigint AS free FROM budgets
 WHERE org_id = ANY($1::uuid[]) AND (id = ANY($2::uuid[]) OR kind = 'balance')
 ORDER BY id
 FOR NO KEY UPDATE

@@ -66,6 +66,56 @@ func (q *Queries) ClaimIdempotencyKey(ctx context.Context, arg ClaimIdempotencyK
 	return i, err
 }
 
+const claimMail = `-- name: ClaimMail :many
+UPDATE outbox o SET attempts = o.attempts + 1, next_at = $1::timestamptz
+FROM (SELECT u.id FROM outbox u WHERE u.sent_at IS NULL AND u.next_at <= $2::timestamptz AND u.attempts < $3::int
+      ORDER BY u.next_at LIMIT $4 FOR UPDATE OF u SKIP LOCKED) due
+WHERE o.id = due.id RETURNING o.id, o.recipient, o.subject, o.body, o.created_at, o.sent_at, o.attempts, o.next_at, o.problem
+`
+
+type ClaimMailParams struct {
+	Until       time.Time
+	Now         time.Time
+	MaxAttempts int32
+	MaxRows     int32
+}
+
+// Takes mail that is due; no other process takes it before until.
+func (q *Queries) ClaimMail(ctx context.Context, arg ClaimMailParams) ([]Outbox, error) {
+	rows, err := q.db.Query(ctx, claimMail,
+		arg.Until,
+		arg.Now,
+		arg.MaxAttempts,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Outbox
+	for rows.Next() {
+		var i Outbox
+		if err := rows.Scan(
+			&i.ID,
+			&i.Recipient,
+			&i.Subject,
+			&i.Body,
+			&i.CreatedAt,
+			&i.SentAt,
+			&i.Attempts,
+			&i.NextAt,
+			&i.Problem,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countLiveKeys = `-- name: CountLiveKeys :one
 SELECT count(*) FROM api_keys
 WHERE org_id = $1 AND hidden = $2 AND revoked_at IS NULL
@@ -938,7 +988,7 @@ func (q *Queries) ListOrgs(ctx context.Context, arg ListOrgsParams) ([]Org, erro
 }
 
 const listOutbox = `-- name: ListOutbox :many
-SELECT id, recipient, subject, body, created_at, sent_at FROM outbox
+SELECT id, recipient, subject, body, created_at, sent_at, attempts, next_at, problem FROM outbox
 WHERE $1::uuid = '00000000-0000-0000-0000-000000000000' OR id < $1
 ORDER BY id DESC LIMIT $2
 `
@@ -964,6 +1014,9 @@ func (q *Queries) ListOutbox(ctx context.Context, arg ListOutboxParams) ([]Outbo
 			&i.Body,
 			&i.CreatedAt,
 			&i.SentAt,
+			&i.Attempts,
+			&i.NextAt,
+			&i.Problem,
 		); err != nil {
 			return nil, err
 		}
@@ -1241,6 +1294,35 @@ func (q *Queries) LookupKeys(ctx context.Context, hashes [][]byte) ([]LookupKeys
 		return nil, err
 	}
 	return items, nil
+}
+
+const mailFailed = `-- name: MailFailed :exec
+UPDATE outbox SET next_at = $2, problem = $3 WHERE id = $1 AND sent_at IS NULL
+`
+
+type MailFailedParams struct {
+	ID      ids.ID
+	NextAt  time.Time
+	Problem string
+}
+
+func (q *Queries) MailFailed(ctx context.Context, arg MailFailedParams) error {
+	_, err := q.db.Exec(ctx, mailFailed, arg.ID, arg.NextAt, arg.Problem)
+	return err
+}
+
+const mailSent = `-- name: MailSent :exec
+UPDATE outbox SET sent_at = $2, problem = '' WHERE id = $1
+`
+
+type MailSentParams struct {
+	ID     ids.ID
+	SentAt *time.Time
+}
+
+func (q *Queries) MailSent(ctx context.Context, arg MailSentParams) error {
+	_, err := q.db.Exec(ctx, mailSent, arg.ID, arg.SentAt)
+	return err
 }
 
 const renameProject = `-- name: RenameProject :one

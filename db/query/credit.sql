@@ -42,7 +42,7 @@ ON CONFLICT (org_id, budget_id, epoch_id) DO UPDATE SET allotted_nano = allotmen
 RETURNING budget_id, allotted_nano, used_nano, returned_nano;
 
 -- name: LockBudgets :many
-SELECT id, cap_nano, settled_nano, outstanding_nano FROM budgets
+SELECT id, enforced_cap(cap_nano, raised_nano, raised_until) AS cap_nano, settled_nano, outstanding_nano FROM budgets
 WHERE org_id = $1 AND id = ANY(sqlc.arg(ids)::uuid[])
 ORDER BY id
 FOR NO KEY UPDATE;
@@ -51,7 +51,7 @@ FOR NO KEY UPDATE;
 -- The one way to spendable money. A budget without room is left out: the caller compares the count and rolls back.
 UPDATE budgets b SET outstanding_nano = b.outstanding_nano + a.delta
 FROM (SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(deltas)::bigint[]) AS delta) a
-WHERE b.org_id = sqlc.arg(org_id) AND b.id = a.id AND b.settled_nano + b.outstanding_nano + a.delta <= b.cap_nano;
+WHERE b.org_id = sqlc.arg(org_id) AND b.id = a.id AND b.settled_nano + b.outstanding_nano + a.delta <= enforced_cap(b.cap_nano, b.raised_nano, b.raised_until);
 
 -- name: LockAllotments :many
 SELECT budget_id, allotted_nano, used_nano, returned_nano FROM allotments
@@ -90,17 +90,18 @@ WHERE b.org_id = a.org_id AND b.id = a.id;
 -- ---- budgets -----------------------------------------------------------------------------------------------------
 -- name: FindBudgets :many
 -- The budgets of these scopes in these periods; the caller picks by the whole key.
-SELECT id, kind, scope, scope_id, period, period_start, cap_nano, (cap_nano - settled_nano - outstanding_nano)::bigint AS headroom_nano FROM budgets
+SELECT id, kind, scope, scope_id, period, period_start, enforced_cap(cap_nano, raised_nano, raised_until) AS cap_nano,
+  (enforced_cap(cap_nano, raised_nano, raised_until) - settled_nano - outstanding_nano)::bigint AS headroom_nano FROM budgets
 WHERE org_id = $1 AND scope_id = ANY(sqlc.arg(scope_ids)::uuid[]) AND period_start = ANY(sqlc.arg(starts)::timestamptz[]);
 
 -- name: BudgetCaps :many
-SELECT id, cap_nano FROM budgets WHERE org_id = $1 AND id = ANY(sqlc.arg(ids)::uuid[]);
+SELECT id, enforced_cap(cap_nano, raised_nano, raised_until) AS cap_nano FROM budgets WHERE org_id = $1 AND id = ANY(sqlc.arg(ids)::uuid[]);
 
 -- name: EnsureCapBudgets :exec
 -- A period's first use copies the cap. FOR SHARE: whoever changes the cap meanwhile sees the new row or is seen by it. What
 -- the period has cost counts, as with SpentSince: after a change of time zone the running period is a new row.
-INSERT INTO budgets (org_id, id, kind, scope, scope_id, period, period_start, cap_nano, settled_nano)
-SELECT c.org_id, w.id, 'cap', c.scope, c.scope_id, c.period, w.period_start, c.cap_nano,
+INSERT INTO budgets (org_id, id, kind, scope, scope_id, period, period_start, cap_nano, raised_nano, raised_until, settled_nano)
+SELECT c.org_id, w.id, 'cap', c.scope, c.scope_id, c.period, w.period_start, CASE WHEN c.hard THEN c.cap_nano ELSE sqlc.arg(no_cap)::bigint END, c.raised_nano, c.raised_until,
        (SELECT coalesce(sum(u.charged_nano), 0)::bigint FROM usage_rollups u
         WHERE u.org_id = c.org_id AND u.bucket >= w.period_start
           AND (c.scope = 'org' OR c.scope = 'project' AND u.project_id = c.scope_id OR c.scope = 'key' AND u.key_id = c.scope_id))
@@ -147,19 +148,43 @@ WHERE changed_at > clock_timestamp() - sqlc.arg(since_seconds)::bigint * interva
 SELECT * FROM caps WHERE org_id = $1 AND scope = $2 AND scope_id = $3 AND period = $4 AND removed_at IS NULL FOR NO KEY UPDATE;
 
 -- name: InsertCap :one
-INSERT INTO caps (org_id, id, scope, scope_id, period, cap_nano, changed_at) VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())
+INSERT INTO caps (org_id, id, scope, scope_id, period, cap_nano, hard, changed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, clock_timestamp())
 ON CONFLICT (org_id, scope, scope_id, period) WHERE removed_at IS NULL DO NOTHING
 RETURNING *;
 
 -- name: ChangeCap :one
-UPDATE caps SET cap_nano = $3, changed_at = clock_timestamp() WHERE org_id = $1 AND id = $2 RETURNING *;
+UPDATE caps SET cap_nano = $3, hard = $4, raised_nano = $5, raised_until = $6, changed_at = clock_timestamp() WHERE org_id = $1 AND id = $2 RETURNING *;
+
+-- name: LockCap :one
+SELECT * FROM caps WHERE org_id = $1 AND id = $2 AND removed_at IS NULL FOR NO KEY UPDATE;
+
+-- name: EndRaises :many
+-- Raises that are over: what budgets enforce fell by itself; this tells the gateways to give back what they hold above it.
+UPDATE caps SET raised_nano = 0, raised_until = NULL, changed_at = clock_timestamp()
+WHERE raised_until <= clock_timestamp() RETURNING org_id, id, scope, scope_id, period, cap_nano;
+
+-- name: NoteAlerts :exec
+-- Thresholds that these budgets have passed, each once per budget. Whoever moves a budget or its cap calls it in the same
+-- transaction, so no alert is lost and none comes twice.
+INSERT INTO cap_alerts (org_id, budget_id, percent, cap_nano, settled_nano, hard)
+SELECT b.org_id, b.id, t.percent, a.amount, b.settled_nano, c.hard
+FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(ids)::uuid[]) AS id) k
+JOIN budgets b ON b.org_id = k.org_id AND b.id = k.id AND b.kind = 'cap'
+JOIN caps c ON c.org_id = b.org_id AND c.scope = b.scope AND c.scope_id = b.scope_id AND c.period = b.period AND c.removed_at IS NULL
+CROSS JOIN LATERAL (SELECT enforced_cap(c.cap_nano, c.raised_nano, c.raised_until) AS amount) a
+JOIN (VALUES (50), (80), (100)) AS t(percent) ON a.amount > 0 AND b.settled_nano::numeric * 100 >= a.amount::numeric * t.percent
+ORDER BY b.id, t.percent
+ON CONFLICT (org_id, budget_id, percent) DO NOTHING;
+
+-- name: BudgetsOfCap :many
+SELECT id FROM budgets WHERE org_id = $1 AND kind = 'cap' AND scope = $2 AND scope_id = $3 AND period = $4 AND period_start >= sqlc.arg(since) ORDER BY id;
 
 -- name: RemoveCap :one
 UPDATE caps SET removed_at = clock_timestamp(), changed_at = clock_timestamp() WHERE org_id = $1 AND id = $2 AND removed_at IS NULL RETURNING *;
 
 -- name: SetBudgetCaps :execrows
 -- The running period and any that began since; closed periods keep what they were.
-UPDATE budgets SET cap_nano = sqlc.arg(cap_nano)
+UPDATE budgets SET cap_nano = sqlc.arg(cap_nano), raised_nano = sqlc.arg(raised_nano), raised_until = sqlc.narg(raised_until)
 WHERE org_id = sqlc.arg(org_id) AND kind = 'cap' AND scope = sqlc.arg(scope) AND scope_id = sqlc.arg(scope_id)
   AND period = sqlc.arg(period) AND period_start >= sqlc.arg(since);
 
@@ -178,7 +203,7 @@ WHERE org_id = sqlc.arg(org_id) AND bucket >= sqlc.arg(since)
 
 -- name: CapUsage :many
 -- Caps with their budgets; the caller picks the row of the running period. No row: nothing was spent in it.
-SELECT c.id, c.scope, c.scope_id, c.period, c.cap_nano, b.period_start, b.settled_nano, b.outstanding_nano
+SELECT c.id, c.scope, c.scope_id, c.period, c.cap_nano, c.hard, c.raised_nano, c.raised_until, b.period_start, b.settled_nano, b.outstanding_nano
 FROM caps c LEFT JOIN budgets b
   ON b.org_id = c.org_id AND b.kind = 'cap' AND b.scope = c.scope AND b.scope_id = c.scope_id AND b.period = c.period
      AND b.period_start = ANY(sqlc.arg(starts)::timestamptz[])
@@ -197,8 +222,8 @@ SELECT time_zone FROM orgs WHERE org_id = $1;
 
 -- ---- grants ------------------------------------------------------------------------------------------------------
 -- name: InsertGrant :one
-INSERT INTO credit_grants (org_id, id, kind, amount_nano, reason, idempotency_key, created_by, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO credit_grants (org_id, id, kind, amount_nano, reason, idempotency_key, created_by, created_at, expires_at, priority)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 ON CONFLICT (org_id, idempotency_key) DO NOTHING
 RETURNING *;
 
@@ -207,3 +232,44 @@ SELECT * FROM credit_grants WHERE org_id = $1 AND idempotency_key = $2;
 
 -- name: Grants :many
 SELECT * FROM credit_grants WHERE org_id = $1 ORDER BY id DESC LIMIT sqlc.arg(max_rows);
+
+-- ---- the end of credit -------------------------------------------------------------------------------------------------
+-- name: ExpiredLots :many
+SELECT org_id, lot_id FROM ledger_lots WHERE remaining_nano > 0 AND expires_at <= sqlc.arg(through)::timestamptz
+ORDER BY expires_at, lot_id LIMIT sqlc.arg(max_rows);
+
+-- name: LotRemaining :one
+SELECT account, remaining_nano, expires_at FROM ledger_lots WHERE org_id = $1 AND lot_id = $2;
+
+-- name: LockBalanceBudget :one
+SELECT id, cap_nano, settled_nano, outstanding_nano FROM budgets WHERE org_id = $1 AND kind = 'balance' FOR NO KEY UPDATE;
+
+-- name: LotsToWarn :many
+-- Lots that end within so many days and whose owners were not told so.
+SELECT l.org_id, l.lot_id, l.account, l.expires_at, l.remaining_nano FROM ledger_lots l
+WHERE l.remaining_nano > 0 AND l.expires_at > sqlc.arg(now)::timestamptz AND l.expires_at <= sqlc.arg(until)::timestamptz
+  AND NOT EXISTS (SELECT FROM lot_warnings w WHERE w.org_id = l.org_id AND w.lot_id = l.lot_id AND w.days <= sqlc.arg(days))
+ORDER BY l.expires_at, l.lot_id LIMIT sqlc.arg(max_rows);
+
+-- name: ClaimLotWarning :execrows
+INSERT INTO lot_warnings (org_id, lot_id, days, told_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING;
+
+-- ---- requests of operators ---------------------------------------------------------------------------------------------
+-- name: InsertCreditRequest :one
+INSERT INTO credit_requests (org_id, id, kind, amount_nano, reason, details, idempotency_key, asked_by, asked_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT (org_id, idempotency_key) DO NOTHING
+RETURNING *;
+
+-- name: CreditRequestByKey :one
+SELECT * FROM credit_requests WHERE org_id = $1 AND idempotency_key = $2;
+
+-- name: LockCreditRequest :one
+SELECT * FROM credit_requests WHERE id = $1 FOR NO KEY UPDATE;
+
+-- name: DecideCreditRequest :one
+UPDATE credit_requests SET state = $3, decided_by = $4, decided_at = $5, note = $6 WHERE org_id = $1 AND id = $2 AND state = 'waiting' RETURNING *;
+
+-- name: CreditRequests :many
+SELECT r.*, o.name AS org_name FROM credit_requests r JOIN orgs o ON o.org_id = r.org_id
+ORDER BY (r.state = 'waiting') DESC, r.asked_at DESC LIMIT sqlc.arg(max_rows);

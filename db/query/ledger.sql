@@ -79,3 +79,65 @@ SELECT coalesce(s.org_id, b.org_id)::uuid AS org_id, coalesce(s.account, b.accou
 FROM sums s FULL JOIN ledger_balances b ON b.org_id = s.org_id AND b.account = s.account
 WHERE coalesce(s.amount, 0) <> coalesce(b.amount_nano, 0)
 ORDER BY 1, 2 LIMIT sqlc.arg(max_rows);
+
+-- ---- lots ----------------------------------------------------------------------------------------------------------
+-- name: LotsLeft :many
+-- In the order in which they are used up. Whoever moves them has locked the organizations' balances.
+SELECT org_id, lot_id, account, priority, expires_at, remaining_nano FROM ledger_lots
+WHERE org_id = ANY(sqlc.arg(orgs)::uuid[]) AND remaining_nano > 0
+ORDER BY org_id, priority, expires_at NULLS LAST, lot_id;
+
+-- name: InsertLotMoves :exec
+INSERT INTO ledger_lot_moves (org_id, day, txn_id, lot_id, account, amount_nano, priority, expires_at)
+SELECT unnest(sqlc.arg(orgs)::uuid[]), unnest(sqlc.arg(days)::date[]), unnest(sqlc.arg(txns)::uuid[]), unnest(sqlc.arg(lots)::uuid[]),
+       unnest(sqlc.arg(accounts)::text[]), unnest(sqlc.arg(amounts)::bigint[]),
+       NULLIF(unnest(sqlc.arg(priorities)::int[]), 0)::smallint, NULLIF(unnest(sqlc.arg(expires)::timestamptz[]), '0001-01-01T00:00:00Z');
+
+-- name: OpenLots :exec
+INSERT INTO ledger_lots (org_id, lot_id, account, priority, expires_at, remaining_nano)
+SELECT unnest(sqlc.arg(orgs)::uuid[]), unnest(sqlc.arg(lots)::uuid[]), unnest(sqlc.arg(accounts)::text[]), unnest(sqlc.arg(priorities)::int[])::smallint,
+       NULLIF(unnest(sqlc.arg(expires)::timestamptz[]), '0001-01-01T00:00:00Z'), unnest(sqlc.arg(amounts)::bigint[]);
+
+-- name: BurnLots :execrows
+UPDATE ledger_lots l SET remaining_nano = l.remaining_nano - k.amount
+FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(lots)::uuid[]) AS lot_id, unnest(sqlc.arg(amounts)::bigint[]) AS amount) k
+WHERE l.org_id = k.org_id AND l.lot_id = k.lot_id;
+
+-- name: LockLots :exec
+LOCK TABLE ledger_balances IN SHARE ROW EXCLUSIVE MODE;
+
+-- name: DropLots :exec
+DELETE FROM ledger_lots;
+
+-- name: RebuildLots :exec
+INSERT INTO ledger_lots (org_id, lot_id, account, priority, expires_at, remaining_nano)
+SELECT org_id, lot_id, account, max(priority), max(expires_at), sum(amount_nano)
+FROM ledger_lot_moves GROUP BY org_id, lot_id, account;
+
+-- name: DriftedLots :many
+-- Lots that are not the sum of their moves, and accounts whose lots are not their credit.
+WITH moves AS (SELECT org_id, lot_id, sum(amount_nano) AS amount FROM ledger_lot_moves GROUP BY org_id, lot_id),
+     sums AS (SELECT org_id, account, sum(remaining_nano) AS amount FROM ledger_lots GROUP BY org_id, account),
+     has AS (SELECT org_id, account, greatest(0, -amount_nano) AS amount FROM ledger_balances WHERE account IN ('prepaid_paid', 'prepaid_promo'))
+SELECT coalesce(m.org_id, l.org_id)::uuid AS org_id, coalesce(m.lot_id, l.lot_id)::text AS what, coalesce(m.amount, 0)::text AS expected, coalesce(l.remaining_nano, 0)::text AS found
+FROM moves m FULL JOIN ledger_lots l ON l.org_id = m.org_id AND l.lot_id = m.lot_id
+WHERE coalesce(m.amount, 0) <> coalesce(l.remaining_nano, 0)
+UNION ALL
+SELECT coalesce(h.org_id, s.org_id)::uuid, coalesce(h.account, s.account)::text, coalesce(h.amount, 0)::text, coalesce(s.amount, 0)::text
+FROM has h FULL JOIN sums s ON s.org_id = h.org_id AND s.account = h.account
+WHERE coalesce(h.amount, 0) <> coalesce(s.amount, 0)
+ORDER BY 1, 2 LIMIT sqlc.arg(max_rows);
+
+-- name: LotsOfOrg :many
+-- Every lot that has something left, with what it began with.
+SELECT l.lot_id, l.account, l.priority, l.expires_at, l.remaining_nano FROM ledger_lots l
+WHERE l.org_id = $1 AND l.remaining_nano > 0
+ORDER BY l.priority, l.expires_at NULLS LAST, l.lot_id;
+
+-- name: LedgerTxn :many
+SELECT t.id, t.kind, t.memo, e.account, e.amount_nano
+FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
+WHERE t.org_id = $1 AND t.day = $2 AND t.id = $3 ORDER BY e.account;
+
+-- name: LotOpenedBy :many
+SELECT lot_id, priority, expires_at FROM ledger_lot_moves WHERE org_id = $1 AND day = $2 AND txn_id = $3 AND priority IS NOT NULL;

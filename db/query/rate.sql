@@ -100,7 +100,7 @@ SELECT org_id, id FROM budgets WHERE org_id = ANY(sqlc.arg(orgs)::uuid[]) AND ki
 
 -- name: LockBudgetsToRaise :many
 -- Of voided epochs only: what the budgets still have, the organization's balance in any case.
-SELECT org_id, id, kind, (cap_nano - settled_nano - outstanding_nano)::bigint AS free FROM budgets
+SELECT org_id, id, kind, (enforced_cap(cap_nano, raised_nano, raised_until) - settled_nano - outstanding_nano)::bigint AS free FROM budgets
 WHERE org_id = ANY(sqlc.arg(orgs)::uuid[]) AND (id = ANY(sqlc.arg(ids)::uuid[]) OR kind = 'balance')
 ORDER BY id
 FOR NO KEY UPDATE;

@@ -147,6 +147,19 @@ SELECT * FROM outbox
 WHERE sqlc.arg(before)::uuid = '00000000-0000-0000-0000-000000000000' OR id < sqlc.arg(before)
 ORDER BY id DESC LIMIT sqlc.arg(max_rows);
 
+-- name: ClaimMail :many
+-- Takes mail that is due; no other process takes it before until.
+UPDATE outbox o SET attempts = o.attempts + 1, next_at = sqlc.arg(until)::timestamptz
+FROM (SELECT u.id FROM outbox u WHERE u.sent_at IS NULL AND u.next_at <= sqlc.arg(now)::timestamptz AND u.attempts < sqlc.arg(max_attempts)::int
+      ORDER BY u.next_at LIMIT sqlc.arg(max_rows) FOR UPDATE OF u SKIP LOCKED) due
+WHERE o.id = due.id RETURNING o.*;
+
+-- name: MailSent :exec
+UPDATE outbox SET sent_at = $2, problem = '' WHERE id = $1;
+
+-- name: MailFailed :exec
+UPDATE outbox SET next_at = $2, problem = $3 WHERE id = $1 AND sent_at IS NULL;
+
 -- name: DeleteOldOutbox :exec
 DELETE FROM outbox WHERE created_at < $1;
 
