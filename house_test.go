@@ -46,6 +46,8 @@ var rules = []rule{
 	{from: "web/...", never: []string{"api/...", "cmd/..."}, why: "pages must not depend on API handlers: both stand on the domain"},
 	{from: "...", never: []string{"github.com/stripe/stripe-go/v76/..."}, except: []string{"billing/stripegw", "billing/stripefake"},
 		why: "the payment provider stays in one room, so that its version can move"},
+	{from: "...", never: []string{"github.com/parquet-go/parquet-go/..."}, except: []string{"billing/export"},
+		why: "columns and their types are decided in one place"},
 }
 
 type pkg struct {

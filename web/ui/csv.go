@@ -3,7 +3,8 @@ package ui
 import (
 	"encoding/csv"
 	"io"
-	"strings"
+
+	"millrace/internal/sheet"
 )
 
 // WriteCSV writes the grid with its header and without its totals: full precision, times in UTC, and text cells that a
@@ -12,7 +13,7 @@ func (g Grid) WriteCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
 	head := make([]string, len(g.Columns))
 	for i, c := range g.Columns {
-		head[i] = neutral(c.Name)
+		head[i] = sheet.Text(c.Name)
 	}
 	if err := out.Write(head); err != nil {
 		return err
@@ -22,7 +23,7 @@ func (g Grid) WriteCSV(w io.Writer) error {
 		for i, c := range row {
 			line[i] = c.CSV
 			if !c.plain {
-				line[i] = neutral(c.CSV)
+				line[i] = sheet.Text(c.CSV)
 			}
 		}
 		if err := out.Write(line); err != nil {
@@ -31,13 +32,4 @@ func (g Grid) WriteCSV(w io.Writer) error {
 	}
 	out.Flush()
 	return out.Error()
-}
-
-// neutral puts an apostrophe before text that a spreadsheet would take for a formula, also behind leading blanks.
-func neutral(s string) string {
-	t := strings.TrimLeft(s, " \u00a0\ufeff")
-	if s != "" && strings.ContainsRune("\t\r\n", rune(s[0])) || t != "" && strings.ContainsRune("=+-@\t\r\n|%", []rune(t)[0]) {
-		return "'" + s
-	}
-	return s
 }
