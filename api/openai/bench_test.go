@@ -50,7 +50,7 @@ func BenchmarkRelay(b *testing.B) {
 		b.Run(kind.name+"/direct", func(b *testing.B) { load(b, target, body) })
 		s := gatetest.New(b, gatetest.Options{Direct: true}, &gatetest.Engine{URL: target})
 		e := echo.New()
-		(&openai.API{Gate: s.Gate, Auth: keyring{s.Caller}, Models: s.Models, Clock: clock.System}).Register(e)
+		(&openai.API{Gate: s.Gate, Auth: keyring{s.Caller}, Models: s.Models, Prices: pricelist{}, Clock: clock.System}).Register(e)
 		url := gatetest.Serve(b, e)
 		b.Run(kind.name+"/gate", func(b *testing.B) { load(b, url, body) })
 	}

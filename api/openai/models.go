@@ -8,6 +8,7 @@ import (
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/serving/catalogue"
+	"millrace/tenants/keys"
 )
 
 // model is a model as OpenAI lists it.
@@ -18,14 +19,18 @@ type model struct {
 	OwnedBy string `json:"owned_by"`
 	Context int64  `json:"context_window"`
 	Output  int64  `json:"max_output_tokens"`
+	// Pricing is null for a model without a price: it cannot be called.
+	Pricing *pricing `json:"pricing"`
 }
 
-func shownModel(m *catalogue.Model) model {
-	return model{ID: m.Name, Object: "model", Created: m.Created.Unix(), OwnedBy: "millrace", Context: m.Context, Output: m.MaxOutput}
+func (a *API) shownModel(caller *keys.Principal, m *catalogue.Model) (model, error) {
+	p, err := a.pricingOf(caller, m)
+	return model{ID: m.Name, Object: "model", Created: m.Created.Unix(), OwnedBy: "millrace", Context: m.Context, Output: m.MaxOutput, Pricing: p}, err
 }
 
 func (a *API) listModels(w http.ResponseWriter, r *http.Request, _ ids.ID) error {
-	if _, err := a.authenticate(r); err != nil {
+	caller, err := a.authenticate(r)
+	if err != nil {
 		return err
 	}
 	list := struct {
@@ -33,13 +38,18 @@ func (a *API) listModels(w http.ResponseWriter, r *http.Request, _ ids.ID) error
 		Data   []model `json:"data"`
 	}{Object: "list", Data: []model{}}
 	for _, m := range a.Models.Models() {
-		list.Data = append(list.Data, shownModel(m))
+		shown, err := a.shownModel(&caller, m)
+		if err != nil {
+			return err
+		}
+		list.Data = append(list.Data, shown)
 	}
 	return writeJSON(w, list)
 }
 
 func (a *API) showModel(w http.ResponseWriter, r *http.Request, _ ids.ID) error {
-	if _, err := a.authenticate(r); err != nil {
+	caller, err := a.authenticate(r)
+	if err != nil {
 		return err
 	}
 	name := strings.TrimPrefix(r.URL.Path, pathModels+"/")
@@ -48,7 +58,11 @@ func (a *API) showModel(w http.ResponseWriter, r *http.Request, _ ids.ID) error 
 		return fault.New(fault.NotFound, "The model %q does not exist. GET /v1/models lists those that do.", shown(name)).
 			WithCode("model_not_found").WithParam("model")
 	}
-	return writeJSON(w, shownModel(m))
+	one, err := a.shownModel(&caller, m)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, one)
 }
 
 func writeJSON(w http.ResponseWriter, v any) error {

@@ -39,6 +39,7 @@ type API struct {
 	Gate   *gate.Gate
 	Auth   Authenticator
 	Models Models
+	Prices Prices
 	Clock  clock.Clock
 }
 

@@ -57,7 +57,7 @@ func newStand(t *testing.T, family engine.Family, engines ...*gatetest.Engine) *
 	t.Helper()
 	s := gatetest.New(t, gatetest.Options{Direct: true, Family: family}, engines...)
 	e := echo.New()
-	(&openai.API{Gate: s.Gate, Auth: keyring{s.Caller}, Models: s.Models, Clock: clock.System}).Register(e)
+	(&openai.API{Gate: s.Gate, Auth: keyring{s.Caller}, Models: s.Models, Prices: pricelist{}, Clock: clock.System}).Register(e)
 	return &stand{Stand: s, url: gatetest.Serve(t, e), t: t}
 }
 

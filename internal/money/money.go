@@ -89,6 +89,9 @@ func ParsePerMillion(s string) (Pico, error) {
 // String writes dollars with all significant decimals: "12.5", "0.000000001".
 func (n Nano) String() string { return formatScaled(int64(n), 9) }
 
+// String writes dollars with all significant decimals: a price per token as "0.00000015".
+func (p Pico) String() string { return formatScaled(int64(p), 12) }
+
 // PerMillion writes a per-token price as USD per 1M tokens, all significant decimals.
 func (p Pico) PerMillion() string { return formatScaled(int64(p), 6) }
 

@@ -153,7 +153,7 @@ func (r *relay) begin(u *catalogue.Unit) {
 	p := protocol.AnswerParams{ID: "chatcmpl-" + hexID(t.req.ID), Model: t.model.Name, Created: t.start.Unix(), N: t.req.Chat.N,
 		Usage: t.req.Chat.IncludeUsage}
 	if t.req.Chat.TellService {
-		p.Service = serviceName(t.quote.Service)
+		p.Service = ServiceName(t.quote.Service)
 	}
 	if u.Driver.Family() == engine.LlamaCpp {
 		p.Counter = "timings"

@@ -1,6 +1,8 @@
 package gate
 
 import (
+	"slices"
+
 	"millrace/internal/fault"
 	"millrace/internal/usage"
 	"millrace/serving/catalogue"
@@ -13,7 +15,8 @@ const (
 	servicePriority = "priority"
 )
 
-func serviceName(s usage.Service) string {
+// ServiceName is how OpenAI's clients name a tier.
+func ServiceName(s usage.Service) string {
 	switch s {
 	case usage.Priority:
 		return servicePriority
@@ -45,13 +48,13 @@ func serves(u *catalogue.Unit, s usage.Service) bool {
 	return s == usage.Ordinary || !u.Attached && u.Driver.Caps().Rank
 }
 
-// servesAny reports whether any of the units can. A tier that costs another price must be another service.
-func servesAny(units []*catalogue.Unit, s usage.Service) error {
-	for _, u := range units {
-		if serves(u, s) {
-			return nil
-		}
-	}
-	return fault.New(fault.Invalid, "This model is not served at the service tier %s. Leave service_tier out, or send \"default\".", serviceName(s)).
+// Serves reports whether any of the units can serve at a tier.
+func Serves(units []*catalogue.Unit, s usage.Service) bool {
+	return slices.ContainsFunc(units, func(u *catalogue.Unit) bool { return serves(u, s) })
+}
+
+// notServed refuses a tier: one that costs another price must be another service.
+func notServed(s usage.Service) error {
+	return fault.New(fault.Invalid, "This model is not served at the service tier %s. Leave service_tier out, or send \"default\".", ServiceName(s)).
 		WithCode("unsupported_value").WithParam("service_tier")
 }

@@ -111,8 +111,8 @@ func (t *Ticket) admit(ctx context.Context) (err error) {
 	if len(model.Units) == 0 {
 		return noUnit()
 	}
-	if err := servesAny(model.Units, chat.Service); err != nil {
-		return err
+	if chat.Service != usage.Ordinary && !Serves(model.Units, chat.Service) {
+		return notServed(chat.Service)
 	}
 	if err := t.prepare(ctx); err != nil {
 		return err

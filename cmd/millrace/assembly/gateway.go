@@ -90,7 +90,7 @@ func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 		}
 		problem.OpenAI(c.Response().Writer, c.Request(), err)
 	}
-	(&openai.API{Gate: g, Auth: auth, Models: s.Catalogue, Clock: c.Clock}).Register(e)
+	(&openai.API{Gate: g, Auth: auth, Models: s.Catalogue, Prices: prices, Clock: c.Clock}).Register(e)
 	return &gateway{gate: g, log: log, purse: purse, handler: e}, nil
 }
 
