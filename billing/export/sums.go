@@ -9,6 +9,7 @@ import (
 	"millrace/db/q"
 	"millrace/internal/ids"
 	"millrace/internal/money"
+	"millrace/internal/usage"
 )
 
 // tokenColumns are in both data sets of sums; FOCUS wants columns that it does not know to begin with x_.
@@ -23,7 +24,7 @@ func tokenColumns(prefix func(string) string) (out []Column) {
 var revenueColumns = append(append([]Column{
 	{Name: "period_start", Type: Time}, {Name: "period_end", Type: Time}, {Name: "org_id", Type: Text, few: true}, {Name: "org_name", Type: Text, few: true},
 	{Name: "project_id", Type: Text, few: true}, {Name: "project_name", Type: Text, few: true}, {Name: "model", Type: Text, few: true},
-	{Name: "price_version", Type: Text, few: true, null: true}},
+	{Name: "price_version", Type: Text, few: true, null: true}, {Name: "service_tier", Type: Text, few: true}},
 	tokenColumns(func(s string) string { return s })...),
 	Column{Name: "charged_usd", Type: USD, sum: true}, Column{Name: "overrun_usd", Type: USD, sum: true}, Column{Name: "saved_usd", Type: USD, sum: true})
 
@@ -35,7 +36,7 @@ var costColumns = append([]Column{
 	{Name: "ChargePeriodStart", Type: Time}, {Name: "ChargePeriodEnd", Type: Time}, {Name: "ConsumedQuantity", Type: Int}, {Name: "ConsumedUnit", Type: Text, few: true},
 	{Name: "EffectiveCost", Type: USD, sum: true}, {Name: "ServiceCategory", Type: Text, few: true}, {Name: "ServiceName", Type: Text, few: true},
 	{Name: "SkuId", Type: Text, few: true}, {Name: "SkuPriceId", Type: Text, few: true, null: true},
-	{Name: "SubAccountId", Type: Text, few: true}, {Name: "SubAccountName", Type: Text, few: true}},
+	{Name: "SubAccountId", Type: Text, few: true}, {Name: "SubAccountName", Type: Text, few: true}, {Name: "x_service_tier", Type: Text, few: true}},
 	tokenColumns(func(s string) string { return "x_" + s })...)
 
 // orgsAtOnce is how many organizations' sums are in memory together.
@@ -121,7 +122,7 @@ func tokens(b []cell, x *q.ExportSumsRow) []cell {
 
 func (r *reader) revenue(x *q.ExportSumsRow, start, stop time.Time) []cell {
 	b := []cell{moment(start), moment(stop), id(ids.Org, x.OrgID), text(r.names[x.OrgID].Label), id(ids.Project, x.ProjectID),
-		text(r.names[x.ProjectID].Label), text(r.names[x.ModelID].Label), id(ids.Price, x.PriceVersionID)}
+		text(r.names[x.ProjectID].Label), text(r.names[x.ModelID].Label), id(ids.Price, x.PriceVersionID), text(usage.Service(x.ServiceTier).String())}
 	return append(tokens(b, x), amount(money.Nano(x.ChargedNano)), amount(money.Nano(x.OverrunNano)), amount(money.Nano(x.SavedNano)))
 }
 
@@ -132,5 +133,5 @@ func (r *reader) cost(x *q.ExportSumsRow, start, stop time.Time) []cell {
 	return tokens([]cell{charged, id(ids.Org, x.OrgID), text(r.names[x.OrgID].Label), text("USD"), moment(month.Start), moment(month.End),
 		text("Usage"), text("Tokens of " + model), text("Usage-Based"), moment(start), moment(stop), number(all), text("Tokens"), charged,
 		text("AI and Machine Learning"), text(model), id(ids.Model, x.ModelID), id(ids.Price, x.PriceVersionID), id(ids.Project, x.ProjectID),
-		text(r.names[x.ProjectID].Label)}, x)
+		text(r.names[x.ProjectID].Label), text(usage.Service(x.ServiceTier).String())}, x)
 }

@@ -8,6 +8,7 @@ import (
 	"millrace/db/q"
 	"millrace/internal/ids"
 	"millrace/internal/money"
+	"millrace/internal/usage"
 )
 
 // usageColumns are one request. Their names and order do not change; new ones come at the end.
@@ -17,6 +18,7 @@ var usageColumns = []Column{
 	{Name: "project_id", Type: Text, few: true}, {Name: "project_name", Type: Text, few: true},
 	{Name: "key_id", Type: Text, few: true, null: true}, {Name: "key_name", Type: Text, few: true},
 	{Name: "model", Type: Text, few: true}, {Name: "price_version", Type: Text, few: true, null: true},
+	{Name: "service_tier", Type: Text, few: true},
 	{Name: "ending", Type: Text, few: true}, {Name: "status", Type: Int}, {Name: "streamed", Type: Truth}, {Name: "dialect", Type: Text, few: true},
 	{Name: "estimated", Type: Truth}, {Name: "repriced", Type: Truth}, {Name: "requests", Type: Int, sum: true},
 	{Name: "input_tokens", Type: Int, sum: true}, {Name: "cached_tokens", Type: Int, sum: true}, {Name: "cache_write_tokens", Type: Int, sum: true},
@@ -92,7 +94,7 @@ func (r *reader) request(b []cell, x *q.ExportRequestsRow) []cell {
 	return append(b,
 		id(ids.Request, x.ID), moment(x.StartedAt), maybeMoment(x.FirstTokenAt), moment(x.EndedAt),
 		id(ids.Org, x.OrgID), text(r.names[x.OrgID].Label), id(ids.Project, x.ProjectID), text(r.names[x.ProjectID].Label), key, text(keyName),
-		text(r.names[x.ModelID].Label), id(ids.Price, x.PriceVersionID), text(x.Ending), number(int64(x.Status)), truth(x.Streamed), text(x.Dialect),
+		text(r.names[x.ModelID].Label), id(ids.Price, x.PriceVersionID), text(usage.Service(x.ServiceTier).String()), text(x.Ending), number(int64(x.Status)), truth(x.Streamed), text(x.Dialect),
 		truth(x.Estimated), truth(x.Repriced), number(x.Requests), number(x.InputTokens), number(x.CachedTokens), number(x.CacheWriteTokens),
 		number(x.OutputTokens), number(x.ReasoningTokens), number(x.ImageTokens), number(x.AudioTokens),
 		amount(money.Nano(x.ChargedNano)), amount(money.Nano(x.OverrunNano)), amount(money.Nano(x.SavedNano)), maybeID(ids.Txn, x.TxnID))

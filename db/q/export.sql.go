@@ -101,7 +101,7 @@ const exportRequests = `-- name: ExportRequests :many
 
 SELECT e.org_id, e.id, e.project_id, e.key_id, e.model_id, e.price_version_id, e.txn_id, e.input_tokens, e.cached_tokens,
        e.cache_write_tokens, e.output_tokens, e.reasoning_tokens, e.image_tokens, e.audio_tokens, e.requests, e.charged_nano,
-       e.overrun_nano, e.saved_nano, e.ending, e.status, e.estimated, e.repriced, e.streamed, e.dialect, e.started_at,
+       e.overrun_nano, e.saved_nano, e.ending, e.status, e.estimated, e.repriced, e.streamed, e.dialect, e.service_tier, e.started_at,
        e.first_token_at, e.ended_at
   FROM usage_events e
  WHERE e.day = $1::date AND (e.org_id, e.day, e.id) > ($2::uuid, $1::date, $3::uuid)
@@ -143,6 +143,7 @@ type ExportRequestsRow struct {
 	Repriced         bool
 	Streamed         bool
 	Dialect          string
+	ServiceTier      string
 	StartedAt        time.Time
 	FirstTokenAt     *time.Time
 	EndedAt          time.Time
@@ -192,6 +193,7 @@ func (q *Queries) ExportRequests(ctx context.Context, arg ExportRequestsParams) 
 			&i.Repriced,
 			&i.Streamed,
 			&i.Dialect,
+			&i.ServiceTier,
 			&i.StartedAt,
 			&i.FirstTokenAt,
 			&i.EndedAt,
@@ -207,7 +209,7 @@ func (q *Queries) ExportRequests(ctx context.Context, arg ExportRequestsParams) 
 }
 
 const exportSums = `-- name: ExportSums :many
-SELECT e.org_id, e.project_id, e.model_id, e.price_version_id, sum(e.requests)::bigint AS requests,
+SELECT e.org_id, e.project_id, e.model_id, e.price_version_id, e.service_tier, sum(e.requests)::bigint AS requests,
        sum(e.input_tokens)::bigint AS input_tokens, sum(e.cached_tokens)::bigint AS cached_tokens,
        sum(e.cache_write_tokens)::bigint AS cache_write_tokens, sum(e.output_tokens)::bigint AS output_tokens,
        sum(e.reasoning_tokens)::bigint AS reasoning_tokens, sum(e.image_tokens)::bigint AS image_tokens,
@@ -216,7 +218,7 @@ SELECT e.org_id, e.project_id, e.model_id, e.price_version_id, sum(e.requests)::
   FROM usage_events e
  WHERE e.org_id = ANY($1::uuid[]) AND e.day BETWEEN $2::date AND $3::date
    AND e.id >= $4 AND e.id < $5 AND e.started_at >= $6 AND e.started_at < $7
- GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
+ GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
 `
 
 type ExportSumsParams struct {
@@ -234,6 +236,7 @@ type ExportSumsRow struct {
 	ProjectID        ids.ID
 	ModelID          ids.ID
 	PriceVersionID   ids.ID
+	ServiceTier      string
 	Requests         int64
 	InputTokens      int64
 	CachedTokens     int64
@@ -247,7 +250,7 @@ type ExportSumsRow struct {
 	SavedNano        int64
 }
 
-// The usage of some organizations that started in a span, by project, model and price version.
+// The usage of some organizations that started in a span, by project, model, price version and service tier.
 func (q *Queries) ExportSums(ctx context.Context, arg ExportSumsParams) ([]ExportSumsRow, error) {
 	rows, err := q.db.Query(ctx, exportSums,
 		arg.Orgs,
@@ -270,6 +273,7 @@ func (q *Queries) ExportSums(ctx context.Context, arg ExportSumsParams) ([]Expor
 			&i.ProjectID,
 			&i.ModelID,
 			&i.PriceVersionID,
+			&i.ServiceTier,
 			&i.Requests,
 			&i.InputTokens,
 			&i.CachedTokens,

@@ -5,7 +5,7 @@
 -- A page of one partition in the order of its key. Row-level security narrows it to an organization by itself.
 SELECT e.org_id, e.id, e.project_id, e.key_id, e.model_id, e.price_version_id, e.txn_id, e.input_tokens, e.cached_tokens,
        e.cache_write_tokens, e.output_tokens, e.reasoning_tokens, e.image_tokens, e.audio_tokens, e.requests, e.charged_nano,
-       e.overrun_nano, e.saved_nano, e.ending, e.status, e.estimated, e.repriced, e.streamed, e.dialect, e.started_at,
+       e.overrun_nano, e.saved_nano, e.ending, e.status, e.estimated, e.repriced, e.streamed, e.dialect, e.service_tier, e.started_at,
        e.first_token_at, e.ended_at
   FROM usage_events e
  WHERE e.day = @day::date AND (e.org_id, e.day, e.id) > (@after_org::uuid, @day::date, @after_id::uuid)
@@ -19,8 +19,8 @@ SELECT DISTINCT r.org_id FROM usage_rollups r
  ORDER BY 1 LIMIT @max_rows;
 
 -- name: ExportSums :many
--- The usage of some organizations that started in a span, by project, model and price version.
-SELECT e.org_id, e.project_id, e.model_id, e.price_version_id, sum(e.requests)::bigint AS requests,
+-- The usage of some organizations that started in a span, by project, model, price version and service tier.
+SELECT e.org_id, e.project_id, e.model_id, e.price_version_id, e.service_tier, sum(e.requests)::bigint AS requests,
        sum(e.input_tokens)::bigint AS input_tokens, sum(e.cached_tokens)::bigint AS cached_tokens,
        sum(e.cache_write_tokens)::bigint AS cache_write_tokens, sum(e.output_tokens)::bigint AS output_tokens,
        sum(e.reasoning_tokens)::bigint AS reasoning_tokens, sum(e.image_tokens)::bigint AS image_tokens,
@@ -29,7 +29,7 @@ SELECT e.org_id, e.project_id, e.model_id, e.price_version_id, sum(e.requests)::
   FROM usage_events e
  WHERE e.org_id = ANY(@orgs::uuid[]) AND e.day BETWEEN @from_day::date AND @to_day::date
    AND e.id >= @from_id AND e.id < @to_id AND e.started_at >= @start AND e.started_at < @stop
- GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4;
+ GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5;
 
 -- name: ExportNames :many
 -- hidden = a key of the playground.
