@@ -68,14 +68,15 @@ func (q *Queries) ClaimIdempotencyKey(ctx context.Context, arg ClaimIdempotencyK
 
 const claimMail = `-- name: ClaimMail :many
 UPDATE outbox o SET attempts = o.attempts + 1, next_at = $1::timestamptz
-FROM (SELECT u.id FROM outbox u WHERE u.sent_at IS NULL AND u.next_at <= $2::timestamptz AND u.attempts < $3::int
-      ORDER BY u.next_at LIMIT $4 FOR UPDATE OF u SKIP LOCKED) due
+FROM (SELECT u.id FROM outbox u WHERE u.sent_at IS NULL AND u.next_at <= $2::timestamptz AND u.created_at > $3::timestamptz AND u.attempts < $4::int
+      ORDER BY u.next_at LIMIT $5 FOR UPDATE OF u SKIP LOCKED) due
 WHERE o.id = due.id RETURNING o.id, o.recipient, o.subject, o.body, o.created_at, o.sent_at, o.attempts, o.next_at, o.problem
 `
 
 type ClaimMailParams struct {
 	Until       time.Time
 	Now         time.Time
+	NotBefore   time.Time
 	MaxAttempts int32
 	MaxRows     int32
 }
@@ -85,6 +86,7 @@ func (q *Queries) ClaimMail(ctx context.Context, arg ClaimMailParams) ([]Outbox,
 	rows, err := q.db.Query(ctx, claimMail,
 		arg.Until,
 		arg.Now,
+		arg.NotBefore,
 		arg.MaxAttempts,
 		arg.MaxRows,
 	)

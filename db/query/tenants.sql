@@ -150,7 +150,7 @@ ORDER BY id DESC LIMIT sqlc.arg(max_rows);
 -- name: ClaimMail :many
 -- Takes mail that is due; no other process takes it before until.
 UPDATE outbox o SET attempts = o.attempts + 1, next_at = sqlc.arg(until)::timestamptz
-FROM (SELECT u.id FROM outbox u WHERE u.sent_at IS NULL AND u.next_at <= sqlc.arg(now)::timestamptz AND u.attempts < sqlc.arg(max_attempts)::int
+FROM (SELECT u.id FROM outbox u WHERE u.sent_at IS NULL AND u.next_at <= sqlc.arg(now)::timestamptz AND u.created_at > sqlc.arg(not_before)::timestamptz AND u.attempts < sqlc.arg(max_attempts)::int
       ORDER BY u.next_at LIMIT sqlc.arg(max_rows) FOR UPDATE OF u SKIP LOCKED) due
 WHERE o.id = due.id RETURNING o.*;
 

@@ -1,0 +1,73 @@
+package hook
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"syscall"
+	"time"
+)
+
+// Limits of one request.
+const (
+	dialTimeout    = 5 * time.Second
+	requestTimeout = 15 * time.Second
+	maxAnswer      = 64 << 10 // bytes that are read of an answer, so that its connection can be used again
+)
+
+// errPrivate says that a name leads somewhere that customers must not reach through us.
+var errPrivate = errors.New("the address is private, local or reserved")
+
+// special are ranges that netip has no word for: carrier NAT, protocol assignments, documentation, benchmarks, reserved;
+// and those of IPv6 that lead to an IPv4 address.
+var special = prefixes("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
+	"203.0.113.0/24", "240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "5f00::/16")
+
+func prefixes(list ...string) (out []netip.Prefix) {
+	for _, s := range list {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+// public reports whether an address may be dialled.
+func public(a netip.Addr) bool {
+	a = a.Unmap()
+	if !a.IsValid() || !a.IsGlobalUnicast() || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.Zone() != "" {
+		return false
+	}
+	for _, p := range special {
+		if p.Contains(a) {
+			return false
+		}
+	}
+	return true
+}
+
+// sender makes requests.
+type sender interface {
+	Do(r *http.Request) (*http.Response, error)
+}
+
+// newSender makes a client that dials public addresses only. The check is behind the resolver, on the address that the
+// socket is about to connect to, so no second look-up can change it.
+func newSender(loopback bool) sender {
+	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		if a := at.Addr().Unmap(); public(a) || loopback && a.IsLoopback() {
+			return nil
+		}
+		return errPrivate
+	}}
+	return &http.Client{
+		Timeout:       requestTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{DialContext: dialer.DialContext, Proxy: nil, MaxIdleConns: 50, MaxIdleConnsPerHost: 2, IdleConnTimeout: 30 * time.Second,
+			TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: requestTimeout, MaxResponseHeaderBytes: maxAnswer, ForceAttemptHTTP2: true},
+	}
+}
