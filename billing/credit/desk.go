@@ -31,11 +31,13 @@ type Desk struct {
 	db     *db.DB
 	clock  clock.Clock
 	notify Notifier
+
+	approveAbove money.Nano
 }
 
 // NewDesk makes the desk.
 func NewDesk(d *db.DB, c clock.Clock, notify Notifier) *Desk {
-	return &Desk{db: d, clock: c, notify: notify}
+	return &Desk{db: d, clock: c, notify: notify, approveAbove: StandardApproval}
 }
 
 func (d *Desk) now() time.Time { return d.clock.Now().UTC().Truncate(time.Microsecond) }

@@ -153,10 +153,14 @@ func (in *GrantInput) txn(id ids.ID) ledger.Txn {
 	return t
 }
 
-// Grant gives credit. Operators only. fresh=false: a repeated request; nothing was given again.
+// Grant gives credit at once. Operators only, and at most ApprovalLimit: more is what Ask is for. fresh=false: a repeated
+// request; nothing was given again.
 func (d *Desk) Grant(ctx context.Context, by tenants.Actor, in GrantInput) (g Grant, fresh bool, err error) {
 	if err := by.RequireOperator(); err != nil {
 		return Grant{}, false, err
+	}
+	if in.Amount > d.approveAbove && by.Name() != tenants.System().Name() {
+		return Grant{}, false, fault.New(fault.Forbidden, "Credit above %s USD needs a second operator.", d.approveAbove).WithCode("second_operator_needed").WithParam("amount")
 	}
 	in.Actor = by.Name()
 	err = d.change(ctx, in.Org, func(tx pgx.Tx) (err error) {

@@ -17,6 +17,7 @@ import (
 	"millrace/db/bus"
 	"millrace/internal/clock"
 	"millrace/internal/datafolder"
+	"millrace/internal/money"
 	"millrace/internal/pki"
 	"millrace/internal/seal"
 )
@@ -68,6 +69,9 @@ type serveCmd struct {
 	MetricsListen string        `help:"Address of metrics and profiles; keep it private." default:"127.0.0.1:9090" env:"MILLRACE_METRICS_LISTEN"`
 	CACert        string        `name:"ca-cert" help:"File with the CA's certificate." type:"path" env:"MILLRACE_CA_CERT"`
 	CAKey         string        `name:"ca-key" help:"File with the CA's key." type:"path" env:"MILLRACE_CA_KEY"`
+	mailFlags
+	LoopbackWebhooks bool `help:"Customers' webhooks may lead to this machine and use http: for development only." env:"MILLRACE_LOOPBACK_WEBHOOKS"`
+	ApprovalAboveUSD string `name:"approval-above-usd" help:"What an operator gives or takes above this sum waits for a second operator." default:"1000" env:"MILLRACE_APPROVAL_ABOVE_USD"`
 	ReadyFile     string        `help:"Written once everything serves." placeholder:"FILE" hidden:""`
 	Validity      time.Duration `help:"How long a gateway may admit without hearing from the database." default:"5m"`
 	Drain         time.Duration `help:"How long running requests may go on when told to stop." default:"60s"`
@@ -80,7 +84,13 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg := assembly.Config{Roles: roles, Version: version, PublicURL: c.PublicURL, HubURL: c.HubURL, Validity: c.Validity}
+	cfg := assembly.Config{Roles: roles, Version: version, PublicURL: c.PublicURL, HubURL: c.HubURL, Validity: c.Validity, LoopbackHooks: c.LoopbackWebhooks}
+	if cfg.Mail, err = c.server(); err != nil {
+		return err
+	}
+	if cfg.ApprovalAbove, err = money.ParseUSD(c.ApprovalAboveUSD); err != nil || cfg.ApprovalAbove <= 0 {
+		return fmt.Errorf("--approval-above-usd: %q is no sum above 0", c.ApprovalAboveUSD)
+	}
 	if cfg.Master, err = c.master(); err != nil {
 		return err
 	}

@@ -15,8 +15,10 @@ import (
 	"millrace/db"
 	"millrace/db/bus"
 	"millrace/internal/clock"
+	"millrace/internal/money"
 	"millrace/internal/pki"
 	"millrace/internal/seal"
+	"millrace/tenants/mailer"
 )
 
 // Roles says what a process does.
@@ -70,6 +72,10 @@ type Config struct {
 	Validity  time.Duration // of a gateway epoch; 0 = the standard
 	DiskFree  func() (uint64, error)
 	Secure    bool // the public address is reached by TLS
+
+	Mail          *mailer.Server // nil = mail waits in the outbox
+	LoopbackHooks bool           // customers' webhooks may lead to this machine: for development
+	ApprovalAbove money.Nano     // what an operator gives or takes above it needs a second one; 0 = credit.StandardApproval
 }
 
 func (c *Config) check() error {

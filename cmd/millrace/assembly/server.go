@@ -15,7 +15,9 @@ import (
 	"millrace/agents/dial"
 	"millrace/agents/hub"
 	"millrace/api/agentapi"
+	"millrace/billing/alert"
 	"millrace/billing/credit"
+	"millrace/billing/hook"
 	"millrace/billing/price"
 	"millrace/billing/rate"
 	"millrace/billing/report"
@@ -40,6 +42,8 @@ type Server struct {
 	Tenants   *tenants.Service
 	Keys      *keys.Service
 	Credit    *credit.Desk
+	Hooks     *hook.Service
+	Alerts    *alert.Teller
 	Prices    *price.Service
 	Report    *report.Service
 	Catalogue *catalogue.Catalogue
@@ -81,6 +85,9 @@ func (s *Server) start(ctx context.Context) error {
 	s.Tenants = tenants.New(c.DB, c.Master, c.Clock, c.Bus, webdomain.LinkURL(c.PublicURL))
 	s.Keys = keys.New(c.DB, c.Master, c.Clock, c.Bus)
 	s.Credit = credit.NewDesk(c.DB, c.Clock, c.Bus)
+	if err := s.openNews(); err != nil {
+		return err
+	}
 	s.Prices = price.New(c.DB, c.Clock, c.Bus)
 	s.Report = report.New(c.DB, c.Clock)
 	var err error
