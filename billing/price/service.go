@@ -29,6 +29,7 @@ type Service struct {
 	db     *db.DB
 	clock  clock.Clock
 	notify Notifier
+	costs  Costs // nil = nothing is known of costs
 }
 
 // New makes the service.
@@ -60,7 +61,15 @@ func (s *Service) Create(ctx context.Context, by tenants.Actor, d Draft) (Versio
 			return err
 		}
 		if !model.Free {
-			if err := confirm(Doubts(before, &v), model.Name, d.Confirm); err != nil {
+			doubts := Doubts(before, &v)
+			if s.costs != nil && strings.TrimSpace(d.Confirm) != model.Name {
+				p, err := s.preview(ctx, tx, &v)
+				if err != nil {
+					return err
+				}
+				doubts = append(doubts, p.Doubts...)
+			}
+			if err := confirm(doubts, model.Name, d.Confirm); err != nil {
 				return err
 			}
 		}

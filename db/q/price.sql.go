@@ -227,6 +227,230 @@ func (q *Queries) LockPriceContract(ctx context.Context, arg LockPriceContractPa
 	return i, err
 }
 
+const previewBooks = `-- name: PreviewBooks :many
+SELECT b.org_id, b.book, EXISTS (SELECT FROM price_versions v WHERE v.model_id = $1 AND v.book = b.book AND v.cancelled_at IS NULL AND v.effective_at <= $2) AS priced
+  FROM (SELECT o.org_id, coalesce((SELECT c.book FROM price_contracts c WHERE c.org_id = o.org_id AND c.starts_at <= $2 AND (c.ends_at IS NULL OR c.ends_at > $2)),
+               o.price_book)::text AS book FROM orgs o WHERE o.org_id = ANY($3::uuid[])) b
+`
+
+type PreviewBooksParams struct {
+	Model ids.ID
+	At    time.Time
+	Orgs  []ids.ID
+}
+
+type PreviewBooksRow struct {
+	OrgID  ids.ID
+	Book   string
+	Priced bool
+}
+
+// The book that each organization has at a moment, and whether it has a price of the model.
+func (q *Queries) PreviewBooks(ctx context.Context, arg PreviewBooksParams) ([]PreviewBooksRow, error) {
+	rows, err := q.db.Query(ctx, previewBooks, arg.Model, arg.At, arg.Orgs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PreviewBooksRow
+	for rows.Next() {
+		var i PreviewBooksRow
+		if err := rows.Scan(&i.OrgID, &i.Book, &i.Priced); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const previewEvents = `-- name: PreviewEvents :many
+SELECT e.org_id, e.service_tier, e.step::int AS step, e.win::int AS win, count(*)::bigint AS requests, sum(e.requests)::bigint AS fees,
+       sum(e.input_tokens)::bigint AS input, sum(e.cached_tokens)::bigint AS cached, sum(e.cache_write_tokens)::bigint AS cache_write,
+       sum(e.output_tokens)::bigint AS output, sum(e.reasoning_tokens)::bigint AS reasoning, sum(e.image_tokens)::bigint AS image,
+       sum(e.audio_tokens)::bigint AS audio, sum(e.charged_nano + e.overrun_nano)::bigint AS before_nano
+  FROM (SELECT u.org_id, u.day, u.id, u.project_id, u.key_id, u.model_id, u.price_version_id, u.epoch_id, u.txn_id, u.input_tokens, u.cached_tokens, u.cache_write_tokens, u.output_tokens, u.reasoning_tokens, u.image_tokens, u.audio_tokens, u.requests, u.charged_nano, u.overrun_nano, u.saved_nano, u.ending, u.status, u.estimated, u.repriced, u.streamed, u.dialect, u.attempts, u.raw, u.started_at, u.first_token_at, u.ended_at, u.service_tier,
+               (SELECT count(*) FROM unnest($1::bigint[]) t
+                 WHERE u.input_tokens + u.cached_tokens + u.cache_write_tokens + u.image_tokens + u.audio_tokens > t) AS step,
+               coalesce((SELECT w.n FROM (SELECT unnest($2::int[]) AS n, unnest($3::int[]) AS f, unnest($4::int[]) AS t) w
+                          WHERE m.minute >= w.f AND m.minute < w.t LIMIT 1), 0) AS win
+          FROM usage_events u
+         CROSS JOIN LATERAL (SELECT (extract(dow FROM u.started_at AT TIME ZONE 'UTC') * 1440 + extract(hour FROM u.started_at AT TIME ZONE 'UTC') * 60
+                                     + extract(minute FROM u.started_at AT TIME ZONE 'UTC'))::int AS minute) m
+         WHERE u.org_id = ANY($5::uuid[]) AND u.model_id = $6 AND u.day >= $7::date AND u.started_at >= $8 AND u.started_at < $9
+           AND u.ending <> 'failed_unbilled') e
+ GROUP BY 1, 2, 3, 4
+`
+
+type PreviewEventsParams struct {
+	Above       []int64
+	Numbers     []int32
+	FromMinutes []int32
+	ToMinutes   []int32
+	Orgs        []ids.ID
+	Model       ids.ID
+	FromDay     time.Time
+	Start       time.Time
+	Stop        time.Time
+}
+
+type PreviewEventsRow struct {
+	OrgID       ids.ID
+	ServiceTier string
+	Step        int32
+	Win         int32
+	Requests    int64
+	Fees        int64
+	Input       int64
+	Cached      int64
+	CacheWrite  int64
+	Output      int64
+	Reasoning   int64
+	Image       int64
+	Audio       int64
+	BeforeNano  int64
+}
+
+// A model's usage by organization, service tier, step of the prompt's length and window of the week. Steps are the number of
+// thresholds that the prompt is above; windows count from 1, 0 = none.
+func (q *Queries) PreviewEvents(ctx context.Context, arg PreviewEventsParams) ([]PreviewEventsRow, error) {
+	rows, err := q.db.Query(ctx, previewEvents,
+		arg.Above,
+		arg.Numbers,
+		arg.FromMinutes,
+		arg.ToMinutes,
+		arg.Orgs,
+		arg.Model,
+		arg.FromDay,
+		arg.Start,
+		arg.Stop,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PreviewEventsRow
+	for rows.Next() {
+		var i PreviewEventsRow
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.ServiceTier,
+			&i.Step,
+			&i.Win,
+			&i.Requests,
+			&i.Fees,
+			&i.Input,
+			&i.Cached,
+			&i.CacheWrite,
+			&i.Output,
+			&i.Reasoning,
+			&i.Image,
+			&i.Audio,
+			&i.BeforeNano,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const previewRollups = `-- name: PreviewRollups :many
+SELECT r.org_id, o.name, sum(r.requests)::bigint AS requests, sum(r.input_tokens)::bigint AS input, sum(r.cached_tokens)::bigint AS cached,
+       sum(r.cache_write_tokens)::bigint AS cache_write, sum(r.output_tokens)::bigint AS output, sum(r.reasoning_tokens)::bigint AS reasoning,
+       sum(r.image_tokens)::bigint AS image, sum(r.audio_tokens)::bigint AS audio, sum(r.charged_nano + r.overrun_nano)::bigint AS before_nano
+  FROM usage_rollups r JOIN orgs o ON o.org_id = r.org_id
+ WHERE r.model_id = $1 AND r.bucket >= $2 AND r.bucket < $3
+ GROUP BY r.org_id, o.name
+`
+
+type PreviewRollupsParams struct {
+	Model ids.ID
+	Start time.Time
+	Stop  time.Time
+}
+
+type PreviewRollupsRow struct {
+	OrgID      ids.ID
+	Name       string
+	Requests   int64
+	Input      int64
+	Cached     int64
+	CacheWrite int64
+	Output     int64
+	Reasoning  int64
+	Image      int64
+	Audio      int64
+	BeforeNano int64
+}
+
+// ---- what a draft would have charged -------------------------------------------------------------------------------------
+// A model's usage by organization over whole quarter-hours, and what it cost (what the operator bore included).
+func (q *Queries) PreviewRollups(ctx context.Context, arg PreviewRollupsParams) ([]PreviewRollupsRow, error) {
+	rows, err := q.db.Query(ctx, previewRollups, arg.Model, arg.Start, arg.Stop)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PreviewRollupsRow
+	for rows.Next() {
+		var i PreviewRollupsRow
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.Name,
+			&i.Requests,
+			&i.Input,
+			&i.Cached,
+			&i.CacheWrite,
+			&i.Output,
+			&i.Reasoning,
+			&i.Image,
+			&i.Audio,
+			&i.BeforeNano,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const previewStart = `-- name: PreviewStart :one
+SELECT coalesce(max(c.bucket) + interval '15 minutes', $1)::timestamptz AS start
+  FROM (SELECT b.bucket, sum(b.n) OVER (ORDER BY b.bucket DESC) AS running
+          FROM (SELECT r.bucket, sum(r.requests) AS n FROM usage_rollups r
+                 WHERE r.model_id = $2 AND r.bucket >= $1 AND r.bucket < $3 GROUP BY 1) b) c
+ WHERE c.running > $4::bigint
+`
+
+type PreviewStartParams struct {
+	Start       time.Time
+	Model       ids.ID
+	Stop        time.Time
+	MaxRequests int64
+}
+
+// The earliest quarter-hour since which the model has had at most so many requests.
+func (q *Queries) PreviewStart(ctx context.Context, arg PreviewStartParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, previewStart,
+		arg.Start,
+		arg.Model,
+		arg.Stop,
+		arg.MaxRequests,
+	)
+	var start time.Time
+	err := row.Scan(&start)
+	return start, err
+}
+
 const priceAt = `-- name: PriceAt :one
 SELECT id, model_id, book, effective_at, input_pico, cached_pico, cache_write_pico, output_pico, reasoning_pico, image_pico, audio_pico, request_pico, note, created_by, created_at, cancelled_at, terms FROM price_versions
 WHERE model_id = $1 AND book IN ($2, 'standard') AND effective_at <= $3 AND cancelled_at IS NULL
