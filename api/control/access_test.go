@@ -93,7 +93,7 @@ func (f *fixture) things() map[string]string {
 	return map[string]string{
 		"{org}": ids.Format(ids.Org, org.ID), "{project}": ids.Format(ids.Project, project.ID), "{user}": ids.Format(ids.User, member.User),
 		"{key}": ids.Format(ids.Key, key.ID), "{model}": ids.Format(ids.Model, model.ID), "{price}": ids.Format(ids.Price, version.ID),
-		"{unit}": ids.Format(ids.Unit, unit), "{request}": ids.Format(ids.Request, ids.New()), "{event}": ids.Format(ids.Aside, ids.New()), "{scope}": "key",
+		"{unit}": ids.Format(ids.Unit, unit), "{request}": ids.Format(ids.Request, ids.New()), "{event}": ids.Format(ids.Aside, ids.New()), "{scope}": "key", "{kind}": "usage",
 		"{scope_id}": ids.Format(ids.Key, key.ID), "{period}": "month", "{name}": "spare", "{api key}": text,
 		"proj_019a3e5b7c1d7e2f8a90b1c2d3e4f506": ids.Format(ids.Project, first.ID), // of the example
 	}

@@ -27,6 +27,7 @@ const (
 	maxBodyBytes   = 256 << 10
 	requestTimeout = 30 * time.Second
 	longTimeout    = 10 * time.Minute // reconcile reads everything up to its watermark
+	exportTimeout  = 2 * time.Hour    // a download lasts as long as the client takes, but for this
 )
 
 // Deps is what the API stands on. All of it must be set.
@@ -38,6 +39,7 @@ type Deps struct {
 	Catalogue Catalogue
 	Fleet     Fleet
 	Books     Books
+	Exports   Exports
 	System    System
 	Clock     clock.Clock
 }

@@ -14,6 +14,7 @@ import (
 
 	"millrace/api/problem"
 	"millrace/billing/credit"
+	"millrace/billing/export"
 	"millrace/billing/ledger"
 	"millrace/billing/price"
 	"millrace/billing/report"
@@ -73,7 +74,7 @@ func setup(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(New(Deps{Tenants: f.tenants, Keys: f.keys, Credit: credit.NewDesk(f.db, f.clock, quietBus{}), Prices: f.prices, Catalogue: f.cat,
-		Fleet: fakeFleet{}, Books: fakeBooks{}, System: fakeSystem{}, Clock: f.clock}))
+		Fleet: fakeFleet{}, Books: fakeBooks{}, Exports: export.New(f.db, f.clock), System: fakeSystem{}, Clock: f.clock}))
 	t.Cleanup(server.Close)
 	f.url = server.URL + Root
 	return f

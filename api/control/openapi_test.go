@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"millrace/api/problem"
+	"millrace/billing/export"
 )
 
 // node is any part of the description.
@@ -153,9 +154,16 @@ func (d *document) compareResponses(r route, responses node) {
 		d.t.Errorf("wants one success and a default, has %v", slices.Sorted(maps.Keys(responses)))
 	}
 	answer, ok := responses[strconv.Itoa(r.status)].(node)
+	answer = d.deref(answer)
 	switch {
 	case !ok:
 		d.t.Errorf("status %d is not described", r.status)
+	case r.stream:
+		for _, f := range export.Formats {
+			if kind, _, _ := strings.Cut(f.MediaType(), ";"); answer["content"].(node)[kind] == nil {
+				d.t.Errorf("content type %s is not described", kind)
+			}
+		}
 	case r.contentType != "":
 		if _, ok := answer["content"].(node)[r.contentType]; !ok {
 			d.t.Errorf("content type %s is not described", r.contentType)

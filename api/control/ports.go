@@ -3,9 +3,11 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"time"
 
 	"millrace/billing/credit"
+	"millrace/billing/export"
 	"millrace/billing/ledger"
 	"millrace/billing/price"
 	"millrace/billing/report"
@@ -49,6 +51,12 @@ type Keys interface {
 	Key(ctx context.Context, by tenants.Actor, org, id ids.ID) (keys.Key, error)
 	Update(ctx context.Context, by tenants.Actor, org, id ids.ID, c keys.Change) (keys.Key, error)
 	Revoke(ctx context.Context, by tenants.Actor, org, id ids.ID) (keys.Key, error)
+}
+
+// Exports is files of usage and revenue: *export.Service.
+type Exports interface {
+	Check(by tenants.Actor, in export.Query) error
+	Write(ctx context.Context, by tenants.Actor, in export.Query, f export.Format, w io.Writer) (export.Manifest, error)
 }
 
 // Credit is what customers may spend: *credit.Desk.

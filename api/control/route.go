@@ -34,6 +34,7 @@ type route struct {
 	query, in, out  reflect.Type
 	handle          func(c *call) (any, error)
 	contentType     string // of an answer that is not JSON
+	stream          bool   // the handler answers by itself, in one of export.Formats
 	keyIsObligatory bool
 }
 
@@ -80,7 +81,9 @@ func act[Out any](method, path, id string, status int, h func(c *call) (Out, err
 func (a *api) serve(r route) echo.HandlerFunc {
 	return func(ec echo.Context) (err error) {
 		defer func() {
-			if p := recover(); p != nil {
+			if p := recover(); p == http.ErrAbortHandler {
+				panic(p) // a download broke off: so must the connection
+			} else if p != nil {
 				slog.ErrorContext(ec.Request().Context(), "control: a handler panicked", "operation", r.id, "panic", p, "stack", string(debug.Stack()))
 				err = fmt.Errorf("panic in %s", r.id)
 			}
@@ -105,6 +108,8 @@ func (a *api) serve(r route) echo.HandlerFunc {
 			return err
 		}
 		switch {
+		case r.stream:
+			return nil
 		case r.contentType != "":
 			return ec.Blob(r.status, r.contentType, out.([]byte))
 		case r.out == reflect.TypeFor[none]():

@@ -45,6 +45,8 @@ func (a *api) routes() []route {
 
 		get("/orgs/{org}/usage", "getOrgUsage", a.orgUsage),
 		get("/usage", "getUsage", a.allUsage),
+		stream("/orgs/{org}/exports/{kind}", "exportOrg", a.exportOrg),
+		stream("/exports/{kind}", "exportAll", a.exportAll),
 		get("/orgs/{org}/requests/{request}", "getRequest", a.getRequest),
 		get("/orgs/{org}/ledger", "getLedger", a.getLedger),
 

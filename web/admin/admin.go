@@ -34,7 +34,9 @@ type Reader interface {
 	Units(ctx context.Context) ([]Unit, error)
 	Unit(ctx context.Context, id ids.ID) (Unit, error)
 	Revenue(ctx context.Context, month report.Span) ([]RevenueRow, error) // settled usage of one UTC calendar month
-	Reconcile(ctx context.Context) (Reconciliation, error)                // the last run; zero At when there was none
+	// Export checks what it is asked for; rows are read as the file is written.
+	Export(ctx context.Context, x report.Export) (report.File, error)
+	Reconcile(ctx context.Context) (Reconciliation, error) // the last run; zero At when there was none
 	Exceptions(ctx context.Context, after string) (ExceptionList, error)
 	Quarantined(ctx context.Context, id ids.ID) (QuarantinedDetail, error)
 	Audit(ctx context.Context, after string) (AuditList, error)
@@ -92,6 +94,8 @@ func Register(g *echo.Group, d Deps) {
 	g.GET(Root+"/models/:id/price", in(p.priceForm))
 	g.POST(Root+"/models/:id/price", in(p.publishPrice))
 	g.GET(Root+"/revenue", in(p.revenue))
+	g.GET(Root+"/revenue/export", in(p.export))
+	g.GET(Root+"/revenue/export/file", in(p.exportFile))
 	g.GET(Root+"/hosts", in(p.hosts))
 	g.GET(Root+"/hosts/join", in(p.joinForm))
 	g.POST(Root+"/hosts/join", in(p.join))

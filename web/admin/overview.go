@@ -101,10 +101,7 @@ func ofText(part, whole int64) string {
 
 func (p *pages) revenue(c echo.Context) error {
 	now := p.Clock.Now().UTC()
-	first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
-	if t, err := time.Parse("2006-01", c.QueryParam("month")); err == nil && !t.After(first) {
-		first = t
-	}
+	first := monthOf(c, now)
 	month := report.Span{From: first, To: first.AddDate(0, 1, 0), Step: report.StepDay}
 	rows, err := p.Read.Revenue(c.Request().Context(), month)
 	if err != nil {
@@ -117,7 +114,7 @@ func (p *pages) revenue(c echo.Context) error {
 	u := report.AddressOf(c)
 	page := ui.Page{Title: "Revenue", Path: Root + "/revenue", Lead: first.Format("January 2006") + " · settled usage · billing months are UTC calendar months"}
 	months := monthLinks(u, first, now)
-	return ui.Render(c, http.StatusOK, revenuePage(page, months, g, u.With("format", "csv"), totals(rows)))
+	return ui.Render(c, http.StatusOK, revenuePage(page, months, g, u.With("format", "csv"), Root+"/revenue/export?month="+first.Format("2006-01"), totals(rows)))
 }
 
 // monthsShown is how many months the revenue page offers.

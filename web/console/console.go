@@ -29,6 +29,8 @@ type Reader interface {
 	Key(ctx context.Context, who session.Viewer, id ids.ID) (Key, error)
 	Projects(ctx context.Context, who session.Viewer) ([]Project, error)
 	Usage(ctx context.Context, who session.Viewer, q report.Query) ([]report.Cell, error)
+	// Export checks what it is asked for; rows are read as the file is written.
+	Export(ctx context.Context, who session.Viewer, x report.Export) (report.File, error)
 	UsageAsOf(ctx context.Context, who session.Viewer) (time.Time, error) // everything older is rated; zero when unknown
 	Requests(ctx context.Context, who session.Viewer, q RequestQuery) (RequestList, error)
 	Request(ctx context.Context, who session.Viewer, id ids.ID) (RequestDetail, error)
@@ -85,6 +87,8 @@ func Register(g *echo.Group, d Deps) {
 	g.GET("/keys/:id/revoke", in(p.confirmRevoke))
 	g.POST("/keys/:id/revoke", in(p.revokeKey))
 	g.GET("/usage", in(p.usage))
+	g.GET("/usage/export", in(p.export))
+	g.GET("/usage/export/file", in(p.exportFile))
 	g.GET("/requests", in(p.requests))
 	g.GET("/requests/:id", in(p.request))
 	g.GET("/playground", in(p.playground))

@@ -22,6 +22,7 @@ type usageView struct {
 	keep          [][2]string // hidden fields of the range form
 	filter, clear string      // "model acme/llama-70b" and the link without it
 	csv           string
+	export        string // the page of downloads, for the same range
 	chart         ui.Bars
 	title         string
 	grid          ui.Grid
@@ -64,7 +65,7 @@ func (p *pages) usage(c echo.Context) error {
 		page:   ui.Page{Title: "Usage", Path: "/usage", Lead: s.Title() + " · days begin at midnight in " + ui.ZoneName(who.Location(), now)},
 		ranges: s.Links(u), groups: report.GroupLinks(u, g, report.ByModel, report.ByKey, report.ByDay), metrics: m.Links(u),
 		from: s.From.Format(report.DateLayout), to: s.Last().Format(report.DateLayout),
-		csv: u.With("format", "csv"), chart: rep.Bars(m, m.Title()+" by "+string(g)+", "+s.Title()),
+		csv: u.With("format", "csv"), export: "/usage/export?from=" + s.From.Format(report.DateLayout) + "&to=" + s.Last().Format(report.DateLayout), chart: rep.Bars(m, m.Title()+" by "+string(g)+", "+s.Title()),
 		title: m.Title() + ", " + s.Title(), grid: grid, empty: len(rep.Rows) == 0, note: asOfNote(asOf, now),
 	}
 	if v.filter, v.clear, err = p.filterOf(c, q, u); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"millrace/agents/hub"
 	"millrace/billing/credit"
+	"millrace/billing/export"
 	"millrace/billing/price"
 	"millrace/billing/report"
 	"millrace/db"
@@ -51,6 +52,7 @@ type Deps struct {
 	Credit    *credit.Desk
 	Prices    *price.Service
 	Report    *report.Service
+	Exports   *export.Service
 	Lag       Lag
 	Catalogue *catalogue.Catalogue
 	Fleet     Fleet

@@ -7,6 +7,7 @@ import (
 
 	"millrace/api/control"
 	controldomain "millrace/api/control/domain"
+	"millrace/billing/export"
 	"millrace/billing/report"
 	"millrace/web"
 	webdomain "millrace/web/domain"
@@ -24,10 +25,11 @@ func (s *Server) surfaces() (api, pages http.Handler, err error) {
 		return nil, nil, err
 	}
 	s.life.onEnd("rater's lag", func(context.Context) error { lag.Close(); return nil })
+	exports := export.New(c.DB, c.Clock)
 	ports := controldomain.New(controldomain.Deps{DB: c.DB, Bus: c.Bus, Report: s.Report, Fleet: s.Hub, Lag: lag, Clock: c.Clock, Version: c.Version})
 	api = control.New(control.Deps{Tenants: s.Tenants, Keys: s.Keys, Credit: s.Credit, Prices: s.Prices, Catalogue: s.Catalogue,
-		Fleet: ports.Fleet, Books: ports.Books, System: ports.System, Clock: c.Clock})
-	site := webdomain.New(webdomain.Deps{DB: c.DB, Tenants: s.Tenants, Keys: s.Keys, Credit: s.Credit, Prices: s.Prices, Report: s.Report, Lag: lag,
+		Fleet: ports.Fleet, Books: ports.Books, Exports: exports, System: ports.System, Clock: c.Clock})
+	site := webdomain.New(webdomain.Deps{DB: c.DB, Tenants: s.Tenants, Keys: s.Keys, Credit: s.Credit, Prices: s.Prices, Report: s.Report, Exports: exports, Lag: lag,
 		Catalogue: s.Catalogue, Fleet: s.Hub, Clock: c.Clock, HubURL: c.HubURL})
 	s.open = live.NewHub()
 	stop, err := webdomain.Nudge(c.Bus, c.Facts, s.open, c.Clock)
