@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"millrace/billing/price"
 	"millrace/internal/ids"
 	"millrace/serving/catalogue"
 	"millrace/tenants"
@@ -90,8 +91,11 @@ func (f *fixture) things() map[string]string {
 	must(err)
 	version, err := f.prices.Create(ctx, f.root, draft(model.ID, f.clock.Now().AddDate(1, 0, 0)))
 	must(err)
+	contract, err := f.prices.AddContract(ctx, f.root, price.NewContract{Org: org.ID, Book: price.Standard, StartsAt: f.clock.Now().AddDate(1, 0, 0)})
+	must(err)
 	return map[string]string{
-		"{org}": ids.Format(ids.Org, org.ID), "{project}": ids.Format(ids.Project, project.ID), "{user}": ids.Format(ids.User, member.User),
+		"{contract}": ids.Format(ids.Pact, contract.ID),
+		"{org}":      ids.Format(ids.Org, org.ID), "{project}": ids.Format(ids.Project, project.ID), "{user}": ids.Format(ids.User, member.User),
 		"{key}": ids.Format(ids.Key, key.ID), "{model}": ids.Format(ids.Model, model.ID), "{price}": ids.Format(ids.Price, version.ID),
 		"{unit}": ids.Format(ids.Unit, unit), "{request}": ids.Format(ids.Request, ids.New()), "{event}": ids.Format(ids.Aside, ids.New()), "{scope}": "key", "{kind}": "usage",
 		"{scope_id}": ids.Format(ids.Key, key.ID), "{period}": "month", "{name}": "spare", "{api key}": text,

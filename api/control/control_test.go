@@ -227,6 +227,53 @@ func TestPrices(t *testing.T) {
 	}
 }
 
+// Terms come back as they were sent; what cannot be read of them is named.
+func TestPriceTerms(t *testing.T) {
+	f := setup(t)
+	var m Model
+	f.want(f.send("POST", "/models", `{"name":"acme/m","context_tokens":4096}`), 201, &m)
+	const list = `{"input":"0.15","cached":"0.03","cache_write":"0.15","output":"0.6","reasoning":"0.6","image":"0","audio":"0","request":"0"}`
+	const terms = `{"tiers":[{"above_prompt_tokens":1000,"usd_per_million":` + list + `}],"windows":[{"days":["sat","sun"],"from":"00:00","to":"24:00","percent":80}],"batch_percent":50,"priority_percent":150}`
+	body := func(terms string) string { return `{"usd_per_million":` + list + `,"terms":` + terms + `}` }
+	var p Price
+	f.want(f.send("POST", "/models/"+m.ID+"/prices", body(terms)), 201, &p)
+	if got, _ := json.Marshal(p.Terms); string(got) != terms {
+		t.Errorf("%s", got)
+	}
+	for terms, param := range map[string]string{
+		`{"tiers":[{"above_prompt_tokens":5,"usd_per_million":{"input":"1"}}]}`: "terms.tiers[0].usd_per_million.cached",
+		`{"windows":[{"from":"1","to":"2","percent":5}]}`:                       "terms.windows[0]",
+		`{"windows":[{"from":"02:00","to":"01:00","percent":5}]}`:               "windows",
+		`{"priority_percent":-5}`:                                               "priority_percent",
+	} {
+		f.refused(f.send("POST", "/models/"+m.ID+"/prices", body(terms)), 400, "invalid", param)
+		f.refused(f.send("POST", "/models/"+m.ID+"/prices/preview", body(terms)), 400, "invalid", param)
+	}
+	f.refused(f.send("POST", "/models/"+m.ID+"/prices", body(`{"discount":1}`)), 400, "unknown_field", "discount")
+	var preview PricePreview
+	f.want(f.send("POST", "/models/"+m.ID+"/prices/preview", `{"usd_per_million":`+strings.ReplaceAll(list, "0.6", "6")+`}`), 200, &preview)
+	if preview.Total.Requests != 0 || preview.Cost != nil || len(preview.Doubts) == 0 {
+		t.Errorf("%+v", preview)
+	}
+}
+
+func TestPriceContracts(t *testing.T) {
+	f := setup(t)
+	org, _ := f.org("Acme")
+	path := "/orgs/" + ids.Format(ids.Org, org.ID) + "/price-contracts"
+	var c PriceContract
+	f.want(f.send("POST", path, `{"book":"standard","starts_at":"2027-01-01T00:00:00Z","ends_at":"2027-02-01T00:00:00Z","note":"Trial"}`), 201, &c)
+	f.refused(f.send("POST", path, `{"book":"standard","starts_at":"2027-01-31T00:00:00Z"}`), 409, "contract_overlaps", "")
+	f.refused(f.send("POST", path, `{"book":"standard","starts_at":"0001-01-01T00:00:00Z"}`), 400, "invalid", "starts_at")
+	f.refused(f.send("POST", path, `{"book":"none","starts_at":"2028-01-01T00:00:00Z"}`), 409, "book_without_prices", "book")
+	f.refused(f.send("PUT", path+"/"+c.ID+"/end", `{"ends_at":"0001-01-01T00:00:00Z"}`), 400, "invalid", "ends_at")
+	var all Page[PriceContract]
+	f.want(f.send("GET", path, ""), 200, &all)
+	if len(all.Data) != 1 || all.Data[0].ID != c.ID || all.Data[0].Note != "Trial" || all.Data[0].EndsAt == nil {
+		t.Errorf("%+v", all)
+	}
+}
+
 func TestAPriceBeginsNowOrLater(t *testing.T) {
 	f := setup(t)
 	var m Model

@@ -70,11 +70,15 @@ type Credit interface {
 	RemoveCap(ctx context.Context, by tenants.Actor, org, id ids.ID) error
 }
 
-// Prices is price versions: *price.Service.
+// Prices is price versions and contracts: *price.Service.
 type Prices interface {
 	Create(ctx context.Context, by tenants.Actor, d price.Draft) (price.Version, error)
 	Timeline(ctx context.Context, by tenants.Actor, model ids.ID) ([]price.Version, error)
 	Cancel(ctx context.Context, by tenants.Actor, id ids.ID) (price.Version, error)
+	Preview(ctx context.Context, by tenants.Actor, d price.Draft) (price.Preview, error)
+	AddContract(ctx context.Context, by tenants.Actor, n price.NewContract) (price.Contract, error)
+	EndContract(ctx context.Context, by tenants.Actor, org, id ids.ID, at time.Time) (price.Contract, error)
+	Contracts(ctx context.Context, by tenants.Actor, org ids.ID) ([]price.Contract, error)
 }
 
 // Catalogue is models and units: *catalogue.Catalogue.

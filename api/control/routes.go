@@ -6,6 +6,8 @@ import "net/http"
 func (a *api) routes() []route {
 	reconcile := act("POST", "/reconcile", "reconcile", http.StatusOK, a.reconcile)
 	reconcile.timeout = longTimeout
+	preview := send("POST", "/models/{model}/prices/preview", "previewPrice", http.StatusOK, a.previewPrice)
+	preview.timeout = longTimeout
 	return []route{
 		description(),
 		get("/status", "getStatus", a.status),
@@ -43,6 +45,10 @@ func (a *api) routes() []route {
 		get("/orgs/{org}/grants", "listGrants", a.listGrants),
 		send("POST", "/orgs/{org}/grants", "createGrant", http.StatusCreated, a.createGrant).withKey(true),
 
+		get("/orgs/{org}/price-contracts", "listPriceContracts", a.listContracts),
+		send("POST", "/orgs/{org}/price-contracts", "createPriceContract", http.StatusCreated, a.createContract),
+		send("PUT", "/orgs/{org}/price-contracts/{contract}/end", "endPriceContract", http.StatusOK, a.endContract),
+
 		get("/orgs/{org}/usage", "getOrgUsage", a.orgUsage),
 		get("/usage", "getUsage", a.allUsage),
 		stream("/orgs/{org}/exports/{kind}", "exportOrg", a.exportOrg),
@@ -59,6 +65,7 @@ func (a *api) routes() []route {
 		send("POST", "/models", "createModel", http.StatusCreated, a.createModel),
 		get("/models/{model}/prices", "listPrices", a.listPrices),
 		send("POST", "/models/{model}/prices", "createPrice", http.StatusCreated, a.createPrice),
+		preview,
 		act("DELETE", "/prices/{price}", "cancelPrice", http.StatusOK, a.cancelPrice),
 
 		get("/units", "listUnits", a.listUnits),
