@@ -26,6 +26,7 @@ type Deps struct {
 	Auth     session.Auth
 	Customer console.Reader
 	Change   console.Writer
+	Pay      console.Payments
 	Business admin.Reader
 	Operate  admin.Writer
 	Live     *live.Hub
@@ -56,7 +57,7 @@ func New(d Deps) http.Handler {
 	pages := e.Group("")
 	guard.Register(pages)
 	d.Live.Register(pages, guard.Alive)
-	console.Register(pages, console.Deps{Read: d.Customer, Write: d.Change, Clock: d.Clock, PublicURL: d.PublicURL, Gateway: d.Gateway})
+	console.Register(pages, console.Deps{Read: d.Customer, Write: d.Change, Pay: d.Pay, Clock: d.Clock, PublicURL: d.PublicURL, Gateway: d.Gateway})
 	admin.Register(pages, admin.Deps{Read: d.Business, Write: d.Operate, Clock: d.Clock})
 
 	mux := http.NewServeMux() // files need no guard: they hold nothing of anyone

@@ -52,13 +52,13 @@ type Config struct {
 	Key      Secret   // sk_test_…, sk_live_…, rk_test_… or rk_live_…
 	Webhooks []Secret // that sign events: the present one, and the one before it while it is changed; at least one
 	URL      string   // of the API; "" = Stripe's
+	Pace     int      // requests a second at most; 0 = what Stripe lets a test account do
 }
 
 // Bounds of requests.
 const (
 	requestLimit = 30 * time.Second
-	perRequest   = time.Second / 20 // the least pause between two: Stripe allows a test account 25 a second
-	burst        = 20               // requests that need not wait after a quiet second
+	standardPace = 20 // requests a second: Stripe allows a test account 25
 	netRetries   = 2
 )
 
@@ -88,7 +88,10 @@ func New(c Config) (*Gateway, error) {
 	if err := checkSecrets(c.Webhooks); err != nil {
 		return nil, err
 	}
-	p := &pace{}
+	p := &pace{perSecond: c.Pace}
+	if p.perSecond <= 0 {
+		p.perSecond = standardPace
+	}
 	backend := &stripe.BackendConfig{EnableTelemetry: stripe.Bool(false), MaxNetworkRetries: stripe.Int64(netRetries), LeveledLogger: &stripe.LeveledLogger{Level: stripe.LevelNull},
 		HTTPClient: &http.Client{Timeout: requestLimit, Transport: paced{p}}}
 	if c.URL != "" {
@@ -173,8 +176,10 @@ func (g *Gateway) Portal(ctx context.Context, customer, back string) (string, er
 	return x.URL, nil
 }
 
-// pace keeps requests apart, as Stripe asks.
+// pace keeps requests apart, as Stripe asks; after a quiet second a second's worth need not wait.
 type pace struct {
+	perSecond int
+
 	mu   sync.Mutex
 	next time.Time
 }
@@ -182,10 +187,10 @@ type pace struct {
 func (p *pace) wait(ctx context.Context) error {
 	p.mu.Lock()
 	now := time.Now() // not the domain's clock: this is about the network
-	if earliest := now.Add(-burst * perRequest); p.next.Before(earliest) {
+	if earliest := now.Add(-time.Second); p.next.Before(earliest) {
 		p.next = earliest
 	}
-	p.next = p.next.Add(perRequest)
+	p.next = p.next.Add(time.Second / time.Duration(p.perSecond))
 	pause := p.next.Sub(now)
 	p.mu.Unlock()
 	if pause <= 0 {

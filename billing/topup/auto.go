@@ -26,11 +26,29 @@ type AutoInput struct {
 	Below      money.Nano // charge when the balance falls below it
 	To         money.Nano // and bring it to this
 	MonthlyMax money.Nano // at most so much in a calendar month of the organization's zone
-	Agreed     bool       // to the sentence of Consent
+	Agreed     bool       // to the sentence of Service.Consent
 }
 
-// Consent is the sentence that a customer agrees to, word for word.
-func Consent(in AutoInput, card string) string {
+// Consent is the sentence that a customer agrees to, word for word, or says what is wrong with the figures.
+func (s *Service) Consent(ctx context.Context, by tenants.Actor, in AutoInput) (string, error) {
+	standing, err := s.Standing(ctx, by, in.Org)
+	if err != nil {
+		return "", err
+	}
+	if standing.Card == (Kept{}) {
+		return "", errNoCard
+	}
+	agreed := in
+	agreed.Agreed = true
+	if err := agreed.check(); err != nil {
+		return "", err
+	}
+	return consent(in, standing.Card.Name()), nil
+}
+
+var errNoCard = fault.New(fault.Invalid, "Give a card first.").WithCode("no_card")
+
+func consent(in AutoInput, card string) string {
 	return fmt.Sprintf("Whenever my balance falls below $%s, charge %s without asking me again, to bring the balance to $%s, and never more than $%s in a calendar month. I can turn this off at any time.",
 		in.Below, card, in.To, in.MonthlyMax)
 }
@@ -122,6 +140,22 @@ func (s *Service) month(ctx context.Context, r *q.Queries, org ids.ID) (period.S
 	return period.At(period.Month, zone, s.now()), nil
 }
 
+// Paused says why an organization's auto-recharge charges nothing; "" when it does, or is off.
+func (s *Service) Paused(ctx context.Context, by tenants.Actor, org ids.ID) (why Pause, err error) {
+	if err := by.Require(tenants.BillingRead, org); err != nil {
+		return "", err
+	}
+	err = s.inOrg(ctx, org, func(r *q.Queries) error {
+		a, err := r.AutoRecharge(ctx, org)
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && !a.Enabled {
+			return nil
+		}
+		why = Pause(a.Paused)
+		return err
+	})
+	return why, err
+}
+
 // SetAuto turns auto-recharge on, or changes it. It ends a pause.
 func (s *Service) SetAuto(ctx context.Context, by tenants.Actor, in AutoInput) error {
 	if _, err := s.begin(ctx, by, in.Org); err != nil {
@@ -136,7 +170,7 @@ func (s *Service) SetAuto(ctx context.Context, by tenants.Actor, in AutoInput) e
 			return found(err, "customer at the payment provider")
 		}
 		if c.MethodID == nil {
-			return fault.New(fault.Invalid, "Give a card first.").WithParam("card").WithCode("no_card")
+			return errNoCard
 		}
 		before, err := r.LockAutoRecharge(ctx, in.Org)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -144,7 +178,7 @@ func (s *Service) SetAuto(ctx context.Context, by tenants.Actor, in AutoInput) e
 		}
 		now := s.now()
 		p := q.SetAutoRechargeParams{OrgID: in.Org, Enabled: true, BelowNano: int64(in.Below), ToNano: int64(in.To), MonthlyMaxNano: int64(in.MonthlyMax),
-			Consent: Consent(in, keptOf(c).Name()), ConsentedBy: by.Name(), Now: now}
+			Consent: consent(in, keptOf(c).Name()), ConsentedBy: by.Name(), Now: now}
 		if err := r.SetAutoRecharge(ctx, p); err != nil {
 			return fmt.Errorf("topup: set auto-recharge: %w", err)
 		}

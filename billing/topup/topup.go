@@ -87,7 +87,7 @@ type Service struct{ c Config }
 func New(c Config) *Service { return &Service{c} }
 
 // On reports whether customers can pay by card at all; Test, that no money moves when they do.
-func (s *Service) On() bool   { return s.c.Gateway != nil }
+func (s *Service) On() bool   { return s != nil && s.c.Gateway != nil }
 func (s *Service) Test() bool { return s.On() && s.c.Gateway.Test() }
 
 var errOff = fault.New(fault.Unavailable, "Payments by card are not set up here. Ask your provider to add credit.").WithCode("payments_off")

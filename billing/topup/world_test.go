@@ -47,6 +47,7 @@ type world struct {
 	inbox   *inbox.Inbox
 	org     ids.ID
 	owner   tenants.Actor
+	heard   int // events of the payment provider that are another customer's
 }
 
 type silent struct{}
@@ -70,7 +71,7 @@ func (w *world) provider(t *testing.T) {
 	}
 	api := httptest.NewServer(w.fake.API())
 	t.Cleanup(api.Close)
-	if w.gateway, err = stripegw.New(stripegw.Config{Key: testKey, Webhooks: []stripegw.Secret{testSecret}, URL: api.URL}); err != nil {
+	if w.gateway, err = stripegw.New(stripegw.Config{Key: testKey, Webhooks: []stripegw.Secret{testSecret}, URL: api.URL, Pace: 10_000}); err != nil {
 		t.Fatal(err)
 	}
 	w.topups = topup.New(topup.Config{DB: w.db, Clock: w.clock, Notify: silent{}, Gateway: w.gateway, PublicURL: consoleURL})
@@ -219,3 +220,24 @@ func (w *world) mails() (subjects []string) {
 }
 
 func usd(n int64) money.Nano { return money.Nano(n) * money.NanoPerUSD }
+
+func newID() ids.ID { return ids.New() }
+
+// operator is who looks at the inbox.
+var operator = tenants.System()
+
+func (w *world) exec(sql string, args ...any) {
+	w.t.Helper()
+	w.system(func(tx pgx.Tx) error {
+		_, err := tx.Exec(context.Background(), sql, args...)
+		return err
+	})
+}
+
+// paymentOf is the payment that was made on a page.
+func (w *world) paymentOf(session string) string {
+	w.t.Helper()
+	x, err := w.gateway.Session(context.Background(), session)
+	w.must(err)
+	return x.Payment
+}

@@ -60,6 +60,7 @@ type Writer interface {
 type Deps struct {
 	Read  Reader
 	Write Writer
+	Pay   Payments
 	Clock clock.Clock
 	// PublicURL is where customers' programs reach the service, without a path: "https://api.acme.example".
 	PublicURL string
@@ -97,6 +98,7 @@ func Register(g *echo.Group, d Deps) {
 	g.POST("/playground/samples", in(p.playSamples))
 	g.GET("/models", in(p.models))
 	g.GET("/billing", in(p.billing))
+	p.registerPay(g, in)
 	g.GET("/limits", in(p.limits))
 	g.GET("/limits/:scope/:id", in(p.editCap))
 	g.POST("/limits/:scope/:id", in(p.setCap))

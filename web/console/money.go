@@ -31,7 +31,7 @@ func (p *pages) billing(c echo.Context) error {
 		paging.Next = u.With("after", b.Next)
 	}
 	page := ui.Page{Title: "Billing", Path: "/billing", Lead: "Prepaid. Billing periods are UTC calendar months."}
-	return ui.Render(c, http.StatusOK, billingPage(page, b, g, paging, u.With("format", "csv", "after", after)))
+	return ui.Render(c, http.StatusOK, billingPage(page, b, g, paging, u.With("format", "csv", "after", after), session.Must(c).May.Has(session.PermBilling)))
 }
 
 func ledgerGrid(lines []LedgerLine) ui.Grid {

@@ -56,7 +56,8 @@ func (a auth) Lookup(ctx context.Context, secret string) (session.Viewer, error)
 		return session.Viewer{}, err
 	}
 	v.Org, v.OrgName, v.Role, v.Zone, v.May = in.Org, in.Name, string(in.Role), zone, may(in.Role)
-	return v, nil
+	v.Alert, err = a.alert(ctx, v)
+	return v, err
 }
 
 func may(r tenants.Role) (p session.Perm) {
@@ -65,6 +66,9 @@ func may(r tenants.Role) (p session.Perm) {
 	}
 	if r.May(tenants.CapsManage) {
 		p |= session.PermCaps
+	}
+	if r.May(tenants.BillingManage) {
+		p |= session.PermBilling
 	}
 	return p
 }

@@ -36,7 +36,7 @@ func TestSigningInAndOut(t *testing.T) {
 	if v.Org != org.ID || v.OrgName != "Acme" || v.Role != "owner" || v.Operator || v.Zone.String() != "Asia/Kolkata" || !v.May.Has(session.PermKeys|session.PermCaps) || v.Email != "dana@acme.example" {
 		t.Errorf("viewer %+v", v)
 	}
-	for role, want := range map[tenants.Role]session.Perm{tenants.Admin: session.PermKeys | session.PermCaps, tenants.Developer: session.PermKeys, tenants.Billing: session.PermCaps, tenants.Viewer: 0} {
+	for role, want := range map[tenants.Role]session.Perm{tenants.Admin: session.PermKeys | session.PermCaps | session.PermBilling, tenants.Developer: session.PermKeys, tenants.Billing: session.PermCaps | session.PermBilling, tenants.Viewer: 0} {
 		email := string(role) + "@acme.example"
 		_, err := w.tenants.AddMember(t.Context(), w.root, org.ID, email, role)
 		w.must(err)

@@ -21,6 +21,7 @@ import (
 	"millrace/billing/export"
 	"millrace/billing/price"
 	"millrace/billing/report"
+	"millrace/billing/topup"
 	"millrace/db"
 	"millrace/db/q"
 	"millrace/internal/clock"
@@ -53,6 +54,7 @@ type Deps struct {
 	Prices    *price.Service
 	Report    *report.Service
 	Exports   *export.Service
+	Topups    *topup.Service
 	Lag       Lag
 	Catalogue *catalogue.Catalogue
 	Fleet     Fleet
@@ -66,6 +68,7 @@ type Site struct {
 	Auth     session.Auth
 	Customer console.Reader
 	Change   console.Writer
+	Pay      console.Payments
 	Business admin.Reader
 	Operate  admin.Writer
 }
@@ -73,7 +76,7 @@ type Site struct {
 // New makes a site.
 func New(d Deps) Site {
 	c, b := customer{&d}, business{&d}
-	return Site{Auth: newAuth(&d), Customer: c, Change: c, Business: b, Operate: b}
+	return Site{Auth: newAuth(&d), Customer: c, Change: c, Pay: c, Business: b, Operate: b}
 }
 
 // LinkURL gives the address of the page that uses up a sign-in token; for "" the sign-in page. It is what tenants.New asks

@@ -77,11 +77,11 @@ func (g *Guard) identify(next echo.HandlerFunc) echo.HandlerFunc {
 
 // dress fills the chrome for someone signed in.
 func dress(c ui.Chrome, v Viewer, path string) ui.Chrome {
-	c.OrgName, c.Email, c.Zone = v.OrgName, v.Email, v.Location()
+	c.OrgName, c.Email, c.Zone, c.Alert = v.OrgName, v.Email, v.Location(), v.Alert
 	c.Both = v.Operator && v.Org != ids.Nil
 	c.Area, c.HomePath = ui.Customer, "/"
 	if v.Operator && (v.Org == ids.Nil || path == "/admin" || strings.HasPrefix(path, "/admin/")) {
-		c.Area, c.HomePath, c.Zone = ui.Operator, "/admin", time.UTC
+		c.Area, c.HomePath, c.Zone, c.Alert = ui.Operator, "/admin", time.UTC, ""
 	}
 	return c
 }

@@ -59,6 +59,7 @@ type Viewer struct {
 	Role     string         // in the organization: owner, admin, developer, billing or viewer
 	Zone     *time.Location // times are printed in it and caps reset in it; nil is UTC
 	May      Perm           // what the role allows inside the organization
+	Alert    string         // what must be seen on every page of the organization; "" = nothing
 	Client   Client         // filled in by the middleware
 }
 
@@ -67,8 +68,9 @@ type Perm uint8
 
 // The rights.
 const (
-	PermKeys Perm = 1 << iota // create and revoke API keys, use the playground
-	PermCaps                  // set monthly caps
+	PermKeys    Perm = 1 << iota // create and revoke API keys, use the playground
+	PermCaps                     // set monthly caps
+	PermBilling                  // pay: top-ups, cards, auto-recharge
 )
 
 // Has reports whether all rights in q are held.

@@ -27,6 +27,7 @@ type Chrome struct {
 	Area     Area
 	OrgName  string         // the organization of the person signed in; may be empty for an operator
 	Email    string         // who is signed in; empty for a stranger
+	Alert    string         // stands above every page of the organization, and leads to its payments; "" = nothing
 	Both     bool           // the person is an operator and a member of an organization: a link switches areas
 	Theme    string         // "", "light" or "dark"; empty follows the system
 	Zone     *time.Location // the zone times are printed in; nil is UTC

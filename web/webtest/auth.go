@@ -43,7 +43,7 @@ func (f *Fixture) Exchange(_ context.Context, token string, _ session.Client) (s
 func (f *Fixture) Lookup(_ context.Context, secret string) (session.Viewer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	v := session.Viewer{User: id(kindUser, 1), Email: "dana@acme.example", Name: "Dana Ito", Org: id(kindOrg, 1), OrgName: "Acme Robotics", Role: "owner", Zone: Berlin, May: session.PermKeys | session.PermCaps}
+	v := session.Viewer{User: id(kindUser, 1), Email: "dana@acme.example", Name: "Dana Ito", Org: id(kindOrg, 1), OrgName: "Acme Robotics", Role: "owner", Zone: Berlin, May: session.PermKeys | session.PermCaps | session.PermBilling}
 	switch {
 	case f.out[secret]:
 		return session.Viewer{}, fault.New(fault.Unauthenticated, "Signed out.")

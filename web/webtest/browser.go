@@ -175,6 +175,26 @@ func (b *Browser) Until(expression string) {
 	}
 }
 
+// Arrive waits until an expression is true in whatever page is open by then: pages on the way may be gone while they are asked.
+func (b *Browser) Arrive(expression string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, stepTimeout)
+	defer cancel()
+	for {
+		there, err := chromedp.Run(ctx, chromedp.Evaluate[bool](expression))
+		if there {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			b.t.Fatalf("arriving where %s: %v", expression, err)
+		case <-time.After(arriveEvery):
+		}
+	}
+}
+
+const arriveEvery = 100 * time.Millisecond
+
 // SignIn sets the session cookie for a site.
 func (b *Browser) SignIn(s *Site, who string) {
 	b.t.Helper()

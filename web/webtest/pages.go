@@ -40,6 +40,18 @@ func Pages() []Page {
 		{Name: "playground-answer", Path: "/playground", Who: Member, Form: "model=acme/llama-70b&message=hello&max_tokens=20"},
 		{Name: "models", Path: "/models", Who: Member},
 		{Name: "billing", Path: "/billing", Who: Member},
+		{Name: "credits", Path: "/billing/credits?amount=50", Who: Member},
+		{Name: "credits-refused", Path: "/billing/credits", Who: Member, Form: "amount=1&id=" + id(kindTopup, 99).String(), Status: 422},
+		{Name: "topup-open", Path: path("/billing/credits/", ids.Topup, id(kindTopup, 1)), Who: Member},
+		{Name: "topup-waits", Path: path("/billing/credits/", ids.Topup, id(kindTopup, 2)), Who: Member},
+		{Name: "topup-retried", Path: path("/billing/credits/", ids.Topup, id(kindTopup, 3)), Who: Member},
+		{Name: "topup-paid", Path: path("/billing/credits/", ids.Topup, id(kindTopup, 4)), Who: Member},
+		{Name: "topup-back", Path: path("/billing/credits/", ids.Topup, id(kindTopup, 5)), Who: Member},
+		{Name: "payment", Path: "/billing/payment", Who: Member},
+		{Name: "card-remove", Path: "/billing/payment/card/remove", Who: Member},
+		{Name: "recharge", Path: "/billing/payment/recharge", Who: Member},
+		{Name: "recharge-refused", Path: "/billing/payment/recharge", Who: Member, Form: "below=50&to=20&monthly_max=x&step=preview", Status: 422},
+		{Name: "recharge-agree", Path: "/billing/payment/recharge", Who: Member, Form: "below=20&to=100&monthly_max=500&step=preview"},
 		{Name: "limits", Path: "/limits", Who: Member},
 		{Name: "limits-key", Path: path("/limits/key/", ids.Key, id(kindKey, 1)), Who: Member},
 		{Name: "members", Path: "/members", Who: Member},
@@ -48,7 +60,7 @@ func Pages() []Page {
 		{Name: "not-allowed", Path: "/keys/new", Who: Reader, Status: 403},
 	}
 	out = append(out, operatorPages()...)
-	for name, who := range map[string]string{"": Member, "keys": Member, "usage": Member, "requests": Member, "playground": Member, "models": Member, "billing": Member,
+	for name, who := range map[string]string{"": Member, "keys": Member, "usage": Member, "requests": Member, "playground": Member, "models": Member, "billing": Member, "billing/credits": Member, "billing/payment": Member,
 		"admin": Operator, "admin/customers": Operator, "admin/models": Operator, "admin/revenue": Operator, "admin/hosts": Operator, "admin/units": Operator, "admin/reconcile": Operator, "admin/exceptions": Operator} {
 		out = append(out, Page{Name: "empty-" + name, Path: "/" + name, Who: who, State: Fresh})
 	}

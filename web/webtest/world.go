@@ -26,6 +26,7 @@ const (
 	kindUser
 	kindTxn
 	kindAside
+	kindTopup
 )
 
 // world is everything that can be read.
@@ -41,6 +42,7 @@ type world struct {
 	units    []admin.Unit
 	audit    []ui.AuditEntry
 	outbox   []admin.Message
+	pay      paying
 }
 
 func usd(s string) money.Nano {
@@ -84,6 +86,7 @@ func newFixture(s State) *Fixture {
 	}
 	f.customerWorld()
 	f.operatorWorld()
+	f.payWorld()
 	return f
 }
 

@@ -71,7 +71,8 @@ type Config struct {
 	LockDir   string        // of gateway epochs
 	Validity  time.Duration // of a gateway epoch; 0 = the standard
 	DiskFree  func() (uint64, error)
-	Secure    bool // the public address is reached by TLS
+	Secure    bool      // the public address is reached by TLS
+	Payments  *Payments // nil = customers cannot pay by card
 
 	Mail          *mailer.Server // nil = mail waits in the outbox
 	LoopbackHooks bool           // customers' webhooks may lead to this machine: for development

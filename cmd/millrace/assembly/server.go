@@ -18,9 +18,12 @@ import (
 	"millrace/billing/alert"
 	"millrace/billing/credit"
 	"millrace/billing/hook"
+	"millrace/billing/inbox"
 	"millrace/billing/price"
 	"millrace/billing/rate"
 	"millrace/billing/report"
+	"millrace/billing/stripegw"
+	"millrace/billing/topup"
 	"millrace/db"
 	"millrace/db/q"
 	"millrace/internal/ids"
@@ -46,10 +49,13 @@ type Server struct {
 	Alerts    *alert.Teller
 	Prices    *price.Service
 	Report    *report.Service
+	Topups    *topup.Service
+	Inbox     *inbox.Inbox
 	Catalogue *catalogue.Catalogue
 	Router    *route.Router
 	Hub       *hub.Hub // with the role control alone it only listens to what other processes' hubs tell; nil without both roles
 
+	stripe  *stripegw.Gateway // nil = customers cannot pay by card
 	gateway *gateway
 	open    *live.Hub // browsers' event streams; nil without the control role
 	public  *listener
@@ -90,6 +96,9 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	s.Prices = price.New(c.DB, c.Clock, c.Bus)
 	s.Report = report.New(c.DB, c.Clock)
+	if err := s.openPayments(); err != nil {
+		return err
+	}
 	var err error
 	if s.Router, err = s.openRouter(); err != nil {
 		return err
@@ -202,7 +211,7 @@ func (s *Server) listen() error {
 	if s.gateway != nil {
 		inference = s.gateway.handler
 	}
-	s.public = serve(s.serving.ctx, "public", c.Public, split(inference, control, pages), s.life.fail)
+	s.public = serve(s.serving.ctx, "public", c.Public, split(inference, control, s.withHooks(pages)), s.life.fail)
 	s.serving.onEnd("public listener", func(ctx context.Context) error {
 		if s.open != nil {
 			s.open.Close() // open pages would never end by themselves

@@ -40,12 +40,17 @@ func (u *instance) startServer(ctx context.Context, public, agents, metrics net.
 	if err != nil {
 		return err
 	}
-	u.server, err = assembly.Start(ctx, assembly.Config{Roles: assembly.AllRoles, Version: u.cfg.Version, DB: d, Bus: log, Facts: facts, Master: master, CA: ca,
-		Public: public, Agents: agents, Metrics: metrics, PublicURL: "http://" + reachable(public), HubURL: "https://" + reachable(agents),
-		HubNames: []string{host(reachable(agents)), "localhost"}, LockDir: locks, Validity: u.cfg.Validity, DiskFree: assembly.DiskFree(u.folder.Path("nats"))})
+	payments, err := u.startPayments(public)
 	if err != nil {
 		return err
 	}
+	u.server, err = assembly.Start(ctx, assembly.Config{Roles: assembly.AllRoles, Version: u.cfg.Version, DB: d, Bus: log, Facts: facts, Master: master, CA: ca,
+		Public: public, Agents: agents, Metrics: metrics, PublicURL: "http://" + reachable(public), HubURL: "https://" + reachable(agents),
+		HubNames: []string{host(reachable(agents)), "localhost"}, LockDir: locks, Validity: u.cfg.Validity, DiskFree: assembly.DiskFree(u.folder.Path("nats")), Payments: payments})
+	if err != nil {
+		return err
+	}
+	u.deliverEvents(public)
 	u.onEnd(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), u.cfg.Drain+drainMargin)
 		defer cancel()

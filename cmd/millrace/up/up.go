@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"millrace/billing/stripefake"
 	"millrace/cmd/millrace/assembly"
 	"millrace/db"
 	"millrace/db/bus"
@@ -74,7 +75,8 @@ type instance struct {
 	postgres *pg.Server
 	nats     *bus.Server
 	server   *assembly.Server
-	ends     []func() error // newest last
+	payments *stripefake.Server // not real
+	ends     []func() error     // newest last
 }
 
 func (u *instance) onEnd(fn func() error) { u.ends = append(u.ends, fn) }
