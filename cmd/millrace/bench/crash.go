@@ -48,23 +48,17 @@ func Crash(ctx context.Context, c CrashConfig) error {
 			return err
 		}
 	}
-	var errs []error
-	for _, part := range []struct {
-		name string
-		n    int
-		run  func(context.Context, *crashRun) error
-	}{{"up", c.UpKills, crashUp}, {"gateway", c.GatewayKills, crashGateways}} {
-		if part.n <= 0 {
-			continue
-		}
-		r := &crashRun{cfg: c, name: part.name, dir: filepath.Join(dir, part.name), kills: part.n, began: time.Now(),
-			random: rand.New(rand.NewPCG(c.Seed, 0)), book: newBook()}
+	for i, part := range c.parts() {
+		r := &crashRun{cfg: c, name: part.name, dir: filepath.Join(dir, part.name), kills: part.kills, began: time.Now(),
+			random: rand.New(rand.NewPCG(c.Seed, uint64(i))), book: newBook()}
 		if err := r.whole(ctx, part.run); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w (everything is kept in %s)", part.name, err, r.dir))
+			return fmt.Errorf("%s: %w (everything is kept in %s)", part.name, err, r.dir)
 		}
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
+		if c.Dir == "" {
+			if err := os.RemoveAll(r.dir); err != nil {
+				return err
+			}
+		}
 	}
 	if c.Dir == "" {
 		return os.RemoveAll(dir)
@@ -72,12 +66,33 @@ func Crash(ctx context.Context, c CrashConfig) error {
 	return nil
 }
 
+// crashPart is one installation and how often something of it is killed.
+type crashPart struct {
+	name  string
+	kills int
+	run   func(context.Context, *crashRun) error
+}
+
+// killsAPart bounds the books that are compared as a whole again and again.
+const killsAPart = 1000
+
+func (c *CrashConfig) parts() (parts []crashPart) {
+	if c.UpKills > 0 {
+		parts = append(parts, crashPart{"up", c.UpKills, crashUp})
+	}
+	for done := 0; done < c.GatewayKills; done += killsAPart {
+		parts = append(parts, crashPart{fmt.Sprintf("gateway-%d", done/killsAPart+1), min(killsAPart, c.GatewayKills-done), crashGateways})
+	}
+	return parts
+}
+
 // crashRun is one part of a run.
 type crashRun struct {
 	cfg    CrashConfig
 	name   string
 	dir    string
-	kills  int
+	kills  int // wanted
+	killed int // and their clients' stories compared
 	began  time.Time
 	random *rand.Rand
 	log    io.Writer // of the processes
@@ -102,7 +117,7 @@ func (r *crashRun) whole(ctx context.Context, run func(context.Context, *crashRu
 	defer slog.SetDefault(slog.Default())
 	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
 	err = run(ctx, r)
-	fmt.Fprintf(r.cfg.Out, "%s: %d kills in %.0f s: %s\n", r.name, r.kills, time.Since(r.began).Seconds(), r.sum)
+	fmt.Fprintf(r.cfg.Out, "%s: %d kills in %.0f s: %s\n", r.name, r.killed, time.Since(r.began).Seconds(), r.sum)
 	for said, n := range r.book.refused {
 		fmt.Fprintf(r.cfg.Out, "  refused %d times: %s\n", n, strings.TrimSpace(said))
 	}

@@ -35,24 +35,24 @@ func crashGateways(ctx context.Context, r *crashRun) (err error) {
 		err = errors.Join(err, k.Stop(stop))
 	}()
 	r.load = &crashLoad{book: r.book, key: k.Shop.APIKey, model: k.Shop.ModelName}
-	for done := 0; done < r.kills && len(r.wrong) == 0; {
-		n := min(crashRound, r.kills-done)
-		if err := r.killRound(ctx, k, n, done); err != nil {
+	for r.killed < r.kills && len(r.wrong) == 0 {
+		n := min(crashRound, r.kills-r.killed)
+		if err := r.killRound(ctx, k, n); err != nil {
 			return err
 		}
-		done += n
+		r.killed += n
 		if err := awaitFence(ctx, k.DB, 0); err != nil {
 			return err
 		}
 		if err := r.check(ctx, k.DB, k.Bus); err != nil {
-			return fmt.Errorf("after kill %d: %w", done, err)
+			return fmt.Errorf("after kill %d: %w", r.killed, err)
 		}
 	}
 	return nil
 }
 
 // killRound kills n gateways under load; none lives at its end.
-func (r *crashRun) killRound(ctx context.Context, k *trial.Cluster, n, done int) error {
+func (r *crashRun) killRound(ctx context.Context, k *trial.Cluster, n int) error {
 	lives := make(chan time.Duration, n)
 	for i := range n {
 		life := r.moment(gatewayLife)
@@ -63,7 +63,7 @@ func (r *crashRun) killRound(ctx context.Context, k *trial.Cluster, n, done int)
 	}
 	close(lives)
 	line := gatewayLine{load: r.load}
-	r.load.start(r.cfg.Seed + uint64(done))
+	r.load.start(r.cfg.Seed + uint64(r.killed))
 	var wg sync.WaitGroup
 	errs := make([]error, crashGatewaysAtOnce)
 	for i := range errs {

@@ -43,8 +43,7 @@ func crashUp(ctx context.Context, r *crashRun) (err error) {
 		if err := r.checkUp(ctx, c.Data); err != nil {
 			return fmt.Errorf("after kill %d: %w", n, err)
 		}
-		if len(r.wrong) > 0 {
-			r.kills = n
+		if r.killed = n; len(r.wrong) > 0 {
 			return nil
 		}
 	}
