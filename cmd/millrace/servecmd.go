@@ -58,23 +58,24 @@ func (f masterFlags) master() (*seal.Master, error) {
 type serveCmd struct {
 	databaseFlags
 	masterFlags
-	Roles         string        `help:"Roles of this process: all, or a list of gateway, control, hub, worker." default:"all" env:"MILLRACE_ROLES"`
-	NatsURL       string        `help:"NATS with JetStream. Without it this process runs its own, and no second one may use the database." placeholder:"nats://…" env:"NATS_URL"`
-	NatsToken     string        `help:"Token for NATS." env:"NATS_TOKEN"`
-	Data          string        `help:"Folder for lock files and, without NATS_URL, the usage log." default:"/var/lib/millrace" env:"MILLRACE_DATA"`
-	Listen        string        `help:"Address of console, control API and inference." default:"127.0.0.1:8080" env:"MILLRACE_LISTEN"`
-	PublicURL     string        `help:"The same as people reach it, behind a balancer." placeholder:"https://…" env:"MILLRACE_PUBLIC_URL"`
-	AgentListen   string        `help:"Address that agents dial (TLS)." default:"127.0.0.1:8443" env:"MILLRACE_AGENT_LISTEN"`
-	HubURL        string        `help:"The same as agents reach it." placeholder:"https://…" env:"MILLRACE_HUB_URL"`
-	MetricsListen string        `help:"Address of metrics and profiles; keep it private." default:"127.0.0.1:9090" env:"MILLRACE_METRICS_LISTEN"`
-	CACert        string        `name:"ca-cert" help:"File with the CA's certificate." type:"path" env:"MILLRACE_CA_CERT"`
-	CAKey         string        `name:"ca-key" help:"File with the CA's key." type:"path" env:"MILLRACE_CA_KEY"`
+	Roles         string `help:"Roles of this process: all, or a list of gateway, control, hub, worker." default:"all" env:"MILLRACE_ROLES"`
+	NatsURL       string `help:"NATS with JetStream. Without it this process runs its own, and no second one may use the database." placeholder:"nats://…" env:"NATS_URL"`
+	NatsToken     string `help:"Token for NATS." env:"NATS_TOKEN"`
+	Data          string `help:"Folder for lock files and, without NATS_URL, the usage log." default:"/var/lib/millrace" env:"MILLRACE_DATA"`
+	Listen        string `help:"Address of console, control API and inference." default:"127.0.0.1:8080" env:"MILLRACE_LISTEN"`
+	PublicURL     string `help:"The same as people reach it, behind a balancer." placeholder:"https://…" env:"MILLRACE_PUBLIC_URL"`
+	AgentListen   string `help:"Address that agents dial (TLS)." default:"127.0.0.1:8443" env:"MILLRACE_AGENT_LISTEN"`
+	HubURL        string `help:"The same as agents reach it." placeholder:"https://…" env:"MILLRACE_HUB_URL"`
+	MetricsListen string `help:"Address of metrics and profiles; keep it private." default:"127.0.0.1:9090" env:"MILLRACE_METRICS_LISTEN"`
+	CACert        string `name:"ca-cert" help:"File with the CA's certificate." type:"path" env:"MILLRACE_CA_CERT"`
+	CAKey         string `name:"ca-key" help:"File with the CA's key." type:"path" env:"MILLRACE_CA_KEY"`
 	mailFlags
-	LoopbackWebhooks bool `help:"Customers' webhooks may lead to this machine and use http: for development only." env:"MILLRACE_LOOPBACK_WEBHOOKS"`
-	ApprovalAboveUSD string `name:"approval-above-usd" help:"What an operator gives or takes above this sum waits for a second operator." default:"1000" env:"MILLRACE_APPROVAL_ABOVE_USD"`
-	ReadyFile     string        `help:"Written once everything serves." placeholder:"FILE" hidden:""`
-	Validity      time.Duration `help:"How long a gateway may admit without hearing from the database." default:"5m"`
-	Drain         time.Duration `help:"How long running requests may go on when told to stop." default:"60s"`
+	stripeFlags
+	LoopbackWebhooks bool          `help:"Customers' webhooks may lead to this machine and use http: for development only." env:"MILLRACE_LOOPBACK_WEBHOOKS"`
+	ApprovalAboveUSD string        `name:"approval-above-usd" help:"What an operator gives or takes above this sum waits for a second operator." default:"1000" env:"MILLRACE_APPROVAL_ABOVE_USD"`
+	ReadyFile        string        `help:"Written once everything serves." placeholder:"FILE" hidden:""`
+	Validity         time.Duration `help:"How long a gateway may admit without hearing from the database." default:"5m"`
+	Drain            time.Duration `help:"How long running requests may go on when told to stop." default:"60s"`
 }
 
 // Run plays the roles until a signal or a failure.
@@ -86,6 +87,9 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	}
 	cfg := assembly.Config{Roles: roles, Version: version, PublicURL: c.PublicURL, HubURL: c.HubURL, Validity: c.Validity, LoopbackHooks: c.LoopbackWebhooks}
 	if cfg.Mail, err = c.server(); err != nil {
+		return err
+	}
+	if cfg.Payments, err = c.payments(); err != nil {
 		return err
 	}
 	if cfg.ApprovalAbove, err = money.ParseUSD(c.ApprovalAboveUSD); err != nil || cfg.ApprovalAbove <= 0 {
