@@ -29,6 +29,7 @@ type Deps struct {
 	Pay      console.Payments
 	Business admin.Reader
 	Operate  admin.Writer
+	Till     admin.Payments
 	Live     *live.Hub
 	Clock    clock.Clock
 	Log      *slog.Logger
@@ -58,7 +59,7 @@ func New(d Deps) http.Handler {
 	guard.Register(pages)
 	d.Live.Register(pages, guard.Alive)
 	console.Register(pages, console.Deps{Read: d.Customer, Write: d.Change, Pay: d.Pay, Clock: d.Clock, PublicURL: d.PublicURL, Gateway: d.Gateway})
-	admin.Register(pages, admin.Deps{Read: d.Business, Write: d.Operate, Clock: d.Clock})
+	admin.Register(pages, admin.Deps{Read: d.Business, Write: d.Operate, Pay: d.Till, Clock: d.Clock})
 
 	mux := http.NewServeMux() // files need no guard: they hold nothing of anyone
 	mux.HandleFunc(assets.Prefix, assets.ServeHTTP)

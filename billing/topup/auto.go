@@ -242,3 +242,32 @@ func (s *Service) pause(ctx context.Context, tx pgx.Tx, org ids.ID, why Pause) e
 	}
 	return s.mail(ctx, tx, org, "Auto-recharge is paused", "Auto-recharge is paused: your balance is not topped up any more. "+why.Sentence())
 }
+
+// PausedOrg is an organization whose auto-recharge charges nothing.
+type PausedOrg struct {
+	Org  ids.ID
+	Name string
+	Why  Pause
+	At   time.Time
+}
+
+const maxPauses = 200
+
+// Pauses lists them, newest first. Operators only.
+func (s *Service) Pauses(ctx context.Context, by tenants.Actor) (out []PausedOrg, err error) {
+	if err := by.RequireOperator(); err != nil {
+		return nil, err
+	}
+	err = s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
+		rows, err := r.PausedRecharges(ctx, maxPauses)
+		for _, x := range rows {
+			p := PausedOrg{Org: x.OrgID, Name: x.OrgName, Why: Pause(x.Paused)}
+			if x.PausedAt != nil {
+				p.At = *x.PausedAt
+			}
+			out = append(out, p)
+		}
+		return err
+	})
+	return out, err
+}

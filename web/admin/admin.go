@@ -68,6 +68,7 @@ type Writer interface {
 type Deps struct {
 	Read  Reader
 	Write Writer
+	Pay   Payments
 	Clock clock.Clock
 }
 
@@ -113,6 +114,7 @@ func Register(g *echo.Group, d Deps) {
 	g.POST(Root+"/quarantine/:id/book", in(p.book))
 	g.GET(Root+"/quarantine/:id/dismiss", in(p.dismissForm))
 	g.POST(Root+"/quarantine/:id/dismiss", in(p.dismiss))
+	p.registerPayments(g, in)
 	g.GET(Root+"/audit", in(p.audit))
 	g.GET(Root+"/outbox", in(p.outbox))
 }

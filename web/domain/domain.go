@@ -19,6 +19,7 @@ import (
 	"millrace/agents/hub"
 	"millrace/billing/credit"
 	"millrace/billing/export"
+	"millrace/billing/inbox"
 	"millrace/billing/price"
 	"millrace/billing/report"
 	"millrace/billing/topup"
@@ -55,6 +56,7 @@ type Deps struct {
 	Report    *report.Service
 	Exports   *export.Service
 	Topups    *topup.Service
+	Inbox     *inbox.Inbox
 	Lag       Lag
 	Catalogue *catalogue.Catalogue
 	Fleet     Fleet
@@ -71,12 +73,13 @@ type Site struct {
 	Pay      console.Payments
 	Business admin.Reader
 	Operate  admin.Writer
+	Till     admin.Payments
 }
 
 // New makes a site.
 func New(d Deps) Site {
 	c, b := customer{&d}, business{&d}
-	return Site{Auth: newAuth(&d), Customer: c, Change: c, Pay: c, Business: b, Operate: b}
+	return Site{Auth: newAuth(&d), Customer: c, Change: c, Pay: c, Business: b, Operate: b, Till: b}
 }
 
 // LinkURL gives the address of the page that uses up a sign-in token; for "" the sign-in page. It is what tenants.New asks

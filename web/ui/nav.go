@@ -53,6 +53,7 @@ var operatorNav = []NavGroup{
 	{"Operate", []NavItem{
 		{"/admin/reconcile", "Reconcile", "scale"},
 		{"/admin/exceptions", "Exceptions", "shield-alert"},
+		{"/admin/payments", "Payments", "receipt"},
 		{"/admin/audit", "Audit log", "scroll-text"},
 		{"/admin/outbox", "Outbox", "mail"},
 	}},

@@ -61,7 +61,7 @@ func Pages() []Page {
 	}
 	out = append(out, operatorPages()...)
 	for name, who := range map[string]string{"": Member, "keys": Member, "usage": Member, "requests": Member, "playground": Member, "models": Member, "billing": Member, "billing/credits": Member, "billing/payment": Member,
-		"admin": Operator, "admin/customers": Operator, "admin/models": Operator, "admin/revenue": Operator, "admin/hosts": Operator, "admin/units": Operator, "admin/reconcile": Operator, "admin/exceptions": Operator} {
+		"admin": Operator, "admin/customers": Operator, "admin/models": Operator, "admin/revenue": Operator, "admin/hosts": Operator, "admin/units": Operator, "admin/reconcile": Operator, "admin/exceptions": Operator, "admin/payments": Operator} {
 		out = append(out, Page{Name: "empty-" + name, Path: "/" + name, Who: who, State: Fresh})
 	}
 	return out
@@ -102,6 +102,10 @@ func operatorPages() []Page {
 		{Name: "admin-quarantine-book-bad", Path: aside(0) + "/book", Who: Operator, Form: "x=1", Status: 422},
 		{Name: "admin-quarantine-dismiss", Path: aside(0) + "/dismiss", Who: Operator},
 		{Name: "admin-quarantine-dismiss-bad", Path: aside(0) + "/dismiss", Who: Operator, Form: "reason=+", Status: 422},
+		{Name: "admin-payments", Path: "/admin/payments", Who: Operator},
+		{Name: "admin-payment-event", Path: "/admin/payments/evt_1PZ8f2", Who: Operator},
+		{Name: "admin-payment-dismiss", Path: "/admin/payments/evt_1PZ8f2/dismiss", Who: Operator},
+		{Name: "admin-payment-dismiss-bad", Path: "/admin/payments/evt_1PZ8f2/dismiss", Who: Operator, Form: "reason=+", Status: 422},
 		{Name: "admin-audit", Path: "/admin/audit", Who: Operator},
 		{Name: "admin-outbox", Path: "/admin/outbox", Who: Operator},
 	}

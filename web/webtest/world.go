@@ -43,6 +43,7 @@ type world struct {
 	audit    []ui.AuditEntry
 	outbox   []admin.Message
 	pay      paying
+	till     admin.PaymentsState
 }
 
 func usd(s string) money.Nano {
@@ -87,6 +88,7 @@ func newFixture(s State) *Fixture {
 	f.customerWorld()
 	f.operatorWorld()
 	f.payWorld()
+	f.tillWorld()
 	return f
 }
 
