@@ -48,9 +48,9 @@ func (p *pages) grantCredit(c echo.Context) error {
 		f.Fail("confirm", "This is more than $1,000. Type the customer's name to grant it: "+x.Name)
 	}
 	if f.OK() {
-		err := p.Write.GrantCredit(c.Request().Context(), session.Must(c), g)
+		waits, err := p.Write.GrantCredit(c.Request().Context(), session.Must(c), g)
 		if err == nil {
-			return c.Redirect(http.StatusSeeOther, customerPath(id)+"?done=credit")
+			return afterAsking(c, id, waits, "credit")
 		}
 		if !f.Absorb(err) {
 			return err
@@ -68,6 +68,7 @@ func (p *pages) readGrant(f *ui.Form, org ids.ID) Grant {
 	if n := readAmount(f, "amount"); n != nil {
 		g.Amount = *n
 	}
+	g.Ends = readEnd(f)
 	if n := utf8.RuneCountInString(g.Reason); n == 0 || n > maxReason {
 		f.Fail("reason", "Say why, in at most 300 characters. The customer sees it in the ledger.")
 	}

@@ -74,6 +74,10 @@ func (p *pages) customer(c echo.Context) error {
 	switch c.QueryParam("done") {
 	case "credit":
 		page.Toast = "Credit granted. It can be spent within a second."
+	case "adjusted":
+		page.Toast = "Adjusted. The customer sees it in the ledger."
+	case "reversed":
+		page.Toast = "Reversed. Both entries stay in the statement."
 	case "created":
 		page.Toast = "Customer created. The sign-in link is mailed, or waits in the outbox."
 	}

@@ -121,6 +121,7 @@ type Grant struct {
 	Amount money.Nano
 	Promo  bool
 	Reason string
+	Ends   time.Time // zero = never
 }
 
 // RevenueRow is one customer's usage of one model in a month.

@@ -19,6 +19,7 @@ import (
 	"millrace/internal/ids"
 	"millrace/web/report"
 	"millrace/web/session"
+	"millrace/web/statement"
 )
 
 // Reader gives the pages what they show. Times are instants; who.Location() is the zone days and months are cut in.
@@ -39,6 +40,8 @@ type Reader interface {
 	Limits(ctx context.Context, who session.Viewer) (Limits, error)
 	Members(ctx context.Context, who session.Viewer) ([]Member, error)
 	Audit(ctx context.Context, who session.Viewer, after string) (AuditList, error)
+	Statement(ctx context.Context, who session.Viewer, month report.Span) (statement.Statement, error)
+	StatementDay(ctx context.Context, who session.Viewer, day time.Time, after string) (statement.Usage, error) // of a UTC day of booking
 }
 
 // Writer makes the pages' changes. Every method audits in its own transaction. Refused input is a fault.Invalid or
@@ -49,8 +52,10 @@ type Writer interface {
 	CreateKey(ctx context.Context, who session.Viewer, k NewKey) (secret string, err error)
 	// RevokeKey ends a key for good; revoking twice is no error.
 	RevokeKey(ctx context.Context, who session.Viewer, id ids.ID) error
-	// SetCap sets or removes the monthly cap of the organization, a project or a key.
+	// SetCap sets or removes a cap of the organization, a project or a key.
 	SetCap(ctx context.Context, who session.Viewer, c CapChange) error
+	// RaiseCap allows more than a hard cap for a while.
+	RaiseCap(ctx context.Context, who session.Viewer, r Raise) error
 	// PlaygroundKey mints a short-lived key with the viewer's rights, billed like any other and marked as the
 	// playground's. It need not appear in Keys.
 	PlaygroundKey(ctx context.Context, who session.Viewer) (secret string, expires time.Time, err error)
@@ -60,6 +65,7 @@ type Writer interface {
 type Deps struct {
 	Read  Reader
 	Write Writer
+	Hooks Webhooks
 	Pay   Payments
 	Clock clock.Clock
 	// PublicURL is where customers' programs reach the service, without a path: "https://api.acme.example".
@@ -99,9 +105,9 @@ func Register(g *echo.Group, d Deps) {
 	g.GET("/models", in(p.models))
 	g.GET("/billing", in(p.billing))
 	p.registerPay(g, in)
-	g.GET("/limits", in(p.limits))
-	g.GET("/limits/:scope/:id", in(p.editCap))
-	g.POST("/limits/:scope/:id", in(p.setCap))
+	p.registerStatement(g, in)
+	p.registerLimits(g, in)
+	p.registerHooks(g, in)
 	g.GET("/members", in(p.members))
 	g.GET("/audit", in(p.audit))
 }

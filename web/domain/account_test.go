@@ -45,7 +45,7 @@ func TestBilling(t *testing.T) {
 func TestBillingPages(t *testing.T) {
 	s := newShop(t)
 	for i := range 60 {
-		s.must(s.site.Operate.GrantCredit(t.Context(), s.viewer(s.staff), grantOf(s.acme.ID, "0.01", fmt.Sprint("gift ", i))))
+		s.must(s.give(grantOf(s.acme.ID, "0.01", fmt.Sprint("gift ", i))))
 	}
 	ctx, who := s.as(s.owner), s.viewer(s.owner)
 	var all []console.LedgerLine

@@ -46,7 +46,7 @@ func read[T any](raw json.RawMessage) (v T, ok bool) {
 // changeText says an entry's change in a few words; the log itself keeps all of it.
 func changeText(e audit.Entry) string {
 	switch e.Action {
-	case "cap.set", "cap.remove":
+	case "cap.set", "cap.remove", "cap.raise":
 		return capText(e)
 	case "credit.grant":
 		if g, ok := read[credit.Grant](e.After); ok {
@@ -68,7 +68,12 @@ func capText(e audit.Entry) string {
 	was, had := read[credit.Cap](e.Before)
 	is, has := read[credit.Cap](e.After)
 	what := "cap per " + string(is.Period) + " "
+	if has && is.AlertOnly {
+		what = "alert-only " + what
+	}
 	switch {
+	case has && is.Raised > 0:
+		return what + "raised to " + ui.FormatMoney(is.Raised) + " until " + is.RaisedUntil.UTC().Format("2 Jan 2006 15:04 UTC")
 	case had && has:
 		return what + ui.FormatMoney(was.Amount) + " → " + ui.FormatMoney(is.Amount)
 	case has:

@@ -78,33 +78,3 @@ func FuzzChangeText(f *testing.F) {
 		_ = scopeIn(e)
 	})
 }
-
-// What is left of grants adds up to the balance, and no grant has more left than was given.
-func TestLeftOf(t *testing.T) {
-	early, late := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2027, 6, 1, 0, 0, 0, 0, time.UTC)
-	made := func(day int) time.Time { return time.Date(2026, 11, day, 0, 0, 0, 0, time.UTC) }
-	grants := []credit.Grant{ // newest first, as the desk lists them
-		{ID: ids.New(), Kind: credit.Paid, Amount: 10, CreatedAt: made(5)},
-		{ID: ids.New(), Kind: credit.Promotional, Amount: 7, CreatedAt: made(4)},
-		{ID: ids.New(), Kind: credit.Promotional, Amount: 7, CreatedAt: made(3), ExpiresAt: &late},
-		{ID: ids.New(), Kind: credit.Promotional, Amount: 7, CreatedAt: made(2), ExpiresAt: &early},
-		{ID: ids.New(), Kind: credit.Paid, Amount: 10, CreatedAt: made(1)},
-	}
-	for _, x := range []struct {
-		paid, promo int64
-		want        [5]int64
-	}{
-		{20, 21, [5]int64{10, 7, 7, 7, 10}},
-		{20, 16, [5]int64{10, 7, 7, 2, 10}}, // what ends first is used first
-		{20, 9, [5]int64{10, 7, 2, 0, 10}},
-		{13, 0, [5]int64{10, 0, 0, 0, 3}}, // the oldest first
-		{0, 0, [5]int64{}},
-		{-5, 0, [5]int64{}}, // after a dispute
-	} {
-		for i, n := range leftOf(grants, credit.Balance{Paid: nano(x.paid), Promo: nano(x.promo)}) {
-			if int64(n) != x.want[i] {
-				t.Errorf("of paid %d and promotional %d, grant %d has %d left, want %d", x.paid, x.promo, i, n, x.want[i])
-			}
-		}
-	}
-}

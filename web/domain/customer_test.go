@@ -108,7 +108,7 @@ func TestKeysProjectsAndLimits(t *testing.T) {
 	l, err := s.site.Customer.Limits(ctx, who)
 	s.must(err)
 	resets := time.Date(2026, 12, 31, 18, 30, 0, 0, time.UTC)
-	if l.OrgID != s.acme.ID || *l.Cap != usd(t, "1") || l.Used != decemberCI+brokenBot+playedOnce || !l.Resets.Equal(resets) || len(l.Projects) != 2 || len(l.Keys) != 2 || !l.HardStops {
+	if l.OrgID != s.acme.ID || *l.Cap != usd(t, "1") || l.Used != decemberCI+brokenBot+playedOnce || !l.Resets.Equal(resets) || len(l.Projects) != 2 || len(l.Keys) != 2 {
 		t.Errorf("limits %+v", l)
 	}
 	s.must(s.site.Change.RevokeKey(ctx, who, s.bot.ID))

@@ -100,7 +100,7 @@ func (b business) Customer(ctx context.Context, id ids.ID) (admin.CustomerDetail
 	if err != nil {
 		return out, err
 	}
-	out.Grants, err = b.grantsOf(ctx, by, id, money)
+	out.Grants, err = b.grantsOf(ctx, by, id)
 	return out, err
 }
 
@@ -122,12 +122,11 @@ func (b business) keysOf(ctx context.Context, by tenants.Actor, org ids.ID, out 
 
 func shown(k keys.Key) string { return k.Prefix + "…" + k.Last4 }
 
-func (b business) grantsOf(ctx context.Context, by tenants.Actor, org ids.ID, money credit.Balance) ([]admin.GrantLine, error) {
+func (b business) grantsOf(ctx context.Context, by tenants.Actor, org ids.ID) ([]admin.GrantLine, error) {
 	list, err := b.Credit.Grants(ctx, by, org, 0)
 	if err != nil {
 		return nil, err
 	}
-	left := leftOf(list, money)
 	list = list[:min(len(list), grantsShown)]
 	authors := make([]string, len(list))
 	for i, g := range list {
@@ -136,7 +135,7 @@ func (b business) grantsOf(ctx context.Context, by tenants.Actor, org ids.ID, mo
 	names, err := b.names(ctx, authors)
 	out := make([]admin.GrantLine, len(list))
 	for i, g := range list {
-		out[i] = admin.GrantLine{At: g.CreatedAt, Amount: g.Amount, Left: left[i], Promo: g.Kind == credit.Promotional, Ends: orZero(g.ExpiresAt),
+		out[i] = admin.GrantLine{At: g.CreatedAt, Amount: g.Amount, Left: g.Left, Promo: g.Kind == credit.Promotional, Ends: orZero(g.ExpiresAt),
 			Reason: g.Reason, By: names.of(g.CreatedBy)}
 	}
 	return out, err

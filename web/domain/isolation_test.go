@@ -95,12 +95,16 @@ func TestOperatorsPagesAreForOperators(t *testing.T) {
 	}
 	who := s.viewer(s.owner)
 	changes := map[string]error{
-		"GrantCredit":  o.GrantCredit(t.Context(), who, grantOf(s.acme.ID, "1", "to myself")),
+		"Approve":      o.Approve(t.Context(), who, ids.New()),
+		"Refuse":       o.Refuse(t.Context(), who, ids.New(), "no"),
 		"PublishPrice": o.PublishPrice(t.Context(), who, admin.NewPrice{Model: s.small.ID}),
 		"Detach":       o.Detach(t.Context(), who, s.real),
 		"Book":         o.BookQuarantined(t.Context(), who, aside),
 		"Dismiss":      o.DismissQuarantined(t.Context(), who, aside, "mine"),
 	}
+	_, changes["GrantCredit"] = o.GrantCredit(t.Context(), who, grantOf(s.acme.ID, "1", "to myself"))
+	_, changes["Adjust"] = o.Adjust(t.Context(), who, admin.Adjustment{ID: ids.New(), Org: s.acme.ID, Amount: 1, Reason: "to myself"})
+	_, changes["Reverse"] = o.Reverse(t.Context(), who, admin.Reversal{ID: ids.New(), Org: s.acme.ID, Txn: ids.New(), Reason: "to myself"})
 	_, changes["CreateCustomer"] = o.CreateCustomer(t.Context(), who, admin.NewCustomer{Name: "x", Email: "x@x.example", Zone: "UTC"})
 	_, changes["JoinToken"] = o.JoinToken(t.Context(), who, "h1")
 	_, changes["Attach"] = o.Attach(t.Context(), who, admin.Attachment{Name: "x", URL: "http://127.0.0.1:1", Engine: "vllm"})

@@ -175,31 +175,6 @@ func (c customer) RevokeKey(ctx context.Context, who session.Viewer, id ids.ID) 
 	return err
 }
 
-// SetCap sets or removes a monthly cap.
-func (c customer) SetCap(ctx context.Context, who session.Viewer, change console.CapChange) error {
-	by := member(who)
-	if change.Cap != nil {
-		_, err := c.Credit.SetCap(ctx, by, who.Org, credit.Cap{Scope: credit.Scope(change.Scope), ScopeID: change.ID, Period: period.Month, Amount: *change.Cap})
-		return rename(err, keyFields)
-	}
-	if err := by.Require(tenants.CapsManage, who.Org); err != nil {
-		return err
-	}
-	caps, err := c.monthCaps(ctx, by, who.Org)
-	if err != nil {
-		return err
-	}
-	was, ok := caps[change.ID]
-	if !ok {
-		return nil
-	}
-	err = c.Credit.RemoveCap(ctx, by, who.Org, was.ID)
-	if fault.Is(err, fault.NotFound) {
-		return nil // somebody else was faster
-	}
-	return err
-}
-
 // PlaygroundKey mints a short-lived key in the organization's first project.
 func (c customer) PlaygroundKey(ctx context.Context, who session.Viewer) (string, time.Time, error) {
 	by := member(who)

@@ -1,10 +1,8 @@
 package domain
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -30,44 +28,12 @@ func (d *Deps) balance(ctx context.Context, by tenants.Actor, org ids.ID) (conso
 		return out, b, nil
 	}
 	grants, err := d.Credit.Grants(ctx, by, org, 0)
-	if err != nil {
-		return out, b, err
-	}
-	left := leftOf(grants, b)
-	for i, g := range grants {
-		if g.Kind == credit.Promotional && left[i] > 0 && g.ExpiresAt != nil && (out.PromoEnds.IsZero() || g.ExpiresAt.Before(out.PromoEnds)) {
+	for _, g := range grants {
+		if g.Kind == credit.Promotional && g.Left > 0 && g.ExpiresAt != nil && (out.PromoEnds.IsZero() || g.ExpiresAt.Before(out.PromoEnds)) {
 			out.PromoEnds = *g.ExpiresAt
 		}
 	}
-	return out, b, nil
-}
-
-// leftOf says what is left of each grant, given that of each kind the credit that ends first is used first, and the oldest
-// of what never ends. The books keep one balance per kind.
-func leftOf(grants []credit.Grant, b credit.Balance) []money.Nano {
-	order := make([]int, len(grants))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(i, j int) int { // the last to be used comes first
-		x, y := grants[i], grants[j]
-		switch {
-		case x.ExpiresAt == nil && y.ExpiresAt != nil:
-			return -1
-		case x.ExpiresAt != nil && y.ExpiresAt == nil:
-			return 1
-		case x.ExpiresAt != nil && !x.ExpiresAt.Equal(*y.ExpiresAt):
-			return y.ExpiresAt.Compare(*x.ExpiresAt)
-		}
-		return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), slices.Compare(y.ID[:], x.ID[:]))
-	})
-	rest := map[credit.GrantKind]money.Nano{credit.Paid: max(b.Paid, 0), credit.Promotional: max(b.Promo, 0)}
-	left := make([]money.Nano, len(grants))
-	for _, i := range order {
-		left[i] = min(grants[i].Amount, rest[grants[i].Kind])
-		rest[grants[i].Kind] -= left[i]
-	}
-	return left
+	return out, b, err
 }
 
 // linesPerPage is one page of the ledger.
@@ -135,12 +101,13 @@ func readMark(text string) report.Mark {
 	return report.Mark{Day: day, Txn: cursor(ids.Txn, txn)}
 }
 
-// monthCaps are an organization's monthly caps, by the id of their scope.
+// monthCaps are an organization's hard monthly caps with what they allow now, by the id of their scope: what stops usage.
 func (d *Deps) monthCaps(ctx context.Context, by tenants.Actor, org ids.ID) (map[ids.ID]credit.Cap, error) {
 	list, err := d.Credit.Caps(ctx, by, org)
 	out := make(map[ids.ID]credit.Cap, len(list))
 	for _, c := range list {
-		if c.Period == period.Month {
+		if c.Period == period.Month && !c.AlertOnly {
+			c.Amount = c.Allowed(d.Clock.Now())
 			out[c.ScopeID] = c.Cap
 		}
 	}
@@ -162,15 +129,18 @@ func (c customer) Limits(ctx context.Context, who session.Viewer) (console.Limit
 		return console.Limits{}, err
 	}
 	month := period.At(period.Month, who.Location(), c.Clock.Now())
-	out := console.Limits{OrgID: who.Org, Cap: amountOf(f.caps, who.Org), Used: f.spend.Total, Projects: f.projectList(), Resets: month.End, HardStops: true}
+	out := console.Limits{OrgID: who.Org, Cap: amountOf(f.caps, who.Org), Used: f.spend.Total, Projects: f.projectList(), Resets: month.End}
 	list, err := c.keyList(ctx, member(who), who.Org)
+	if err != nil {
+		return out, err
+	}
 	now := c.Clock.Now()
 	for _, k := range list {
 		if k.Status(now) == "active" {
 			out.Keys = append(out.Keys, f.keyOf(k))
 		}
 	}
-	return out, err
+	return out, c.rules(ctx, who, &out)
 }
 
 func nano(n int64) money.Nano { return money.Nano(n) }

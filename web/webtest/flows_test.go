@@ -261,7 +261,7 @@ func liveFlow(t *testing.T, b *Browser) {
 		t.Fatalf("balance %q", got)
 	}
 	who := viewer(t, site, Operator)
-	if err := (business{site.Fixture}).GrantCredit(t.Context(), who, admin.Grant{Org: id(kindOrg, 1), Amount: usd("17.60"), Reason: "test"}); err != nil {
+	if _, err := (business{site.Fixture}).GrantCredit(t.Context(), who, admin.Grant{Org: id(kindOrg, 1), Amount: usd("17.60"), Reason: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	site.Live.Publish(live.Org(id(kindOrg, 2)), live.Credit) // another organization's: nothing happens
