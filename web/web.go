@@ -17,6 +17,7 @@ import (
 	"millrace/web/assets"
 	"millrace/web/console"
 	"millrace/web/live"
+	"millrace/web/pricelist"
 	"millrace/web/session"
 	"millrace/web/ui"
 )
@@ -26,11 +27,11 @@ type Deps struct {
 	Auth     session.Auth
 	Customer console.Reader
 	Change   console.Writer
-	Hooks    console.Webhooks
 	Pay      console.Payments
 	Business admin.Reader
 	Operate  admin.Writer
 	Till     admin.Payments
+	Prices   pricelist.Reader
 	Live     *live.Hub
 	Clock    clock.Clock
 	Log      *slog.Logger
@@ -59,7 +60,7 @@ func New(d Deps) http.Handler {
 	pages := e.Group("")
 	guard.Register(pages)
 	d.Live.Register(pages, guard.Alive)
-	console.Register(pages, console.Deps{Read: d.Customer, Write: d.Change, Hooks: d.Hooks, Pay: d.Pay, Clock: d.Clock, PublicURL: d.PublicURL, Gateway: d.Gateway})
+	console.Register(pages, console.Deps{Read: d.Customer, Write: d.Change, Pay: d.Pay, Clock: d.Clock, PublicURL: d.PublicURL, Gateway: d.Gateway})
 	admin.Register(pages, admin.Deps{Read: d.Business, Write: d.Operate, Pay: d.Till, Clock: d.Clock})
 
 	mux := http.NewServeMux() // files need no guard: they hold nothing of anyone
@@ -67,6 +68,7 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("/favicon.ico", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, assets.URL("favicon.svg"), http.StatusTemporaryRedirect)
 	})
+	mux.Handle(pricelist.Path, pricelist.New(d.Prices, d.Clock, d.Log)) // the same for everyone, so it knows nobody
 	mux.Handle("/", headAsGet(e))
 	return mux
 }

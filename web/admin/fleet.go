@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"millrace/internal/ids"
+	"millrace/internal/money"
 	"millrace/internal/usage"
 	"millrace/web/ui"
 )
@@ -30,6 +31,7 @@ type ModelDetail struct {
 type PriceVersion struct {
 	ID        ids.ID
 	Prices    usage.Prices
+	Terms     ui.PriceTerms
 	Effective time.Time
 	Published time.Time
 	By        string
@@ -40,9 +42,30 @@ type PriceVersion struct {
 type NewPrice struct {
 	Model     ids.ID
 	Prices    usage.Prices
+	Terms     ui.PriceTerms
 	Effective time.Time // zero = now
 	Note      string
 	Confirm   string // the model's name, typed by a person who was told what looks odd about the prices
+}
+
+// PricePreview is what the newest traffic would have cost under a price.
+type PricePreview struct {
+	From, To  time.Time // at most the last 30 days
+	Shortened bool      // there was too much traffic to price all 30 days
+	Customers []PreviewLine
+	Others    PreviewLine // all further ones
+	Total     PreviewLine
+	Cost      *money.Nano // of serving the model over the same time; nil = not known
+	Doubts    []string    // what the price is to be confirmed for, in sentences
+}
+
+// PreviewLine is one customer's traffic.
+type PreviewLine struct {
+	Org           ids.ID
+	Name          string
+	Customers     int
+	Requests      int64
+	Before, After money.Nano
 }
 
 // Host is a machine that runs the agent.

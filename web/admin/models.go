@@ -71,6 +71,8 @@ func (p *pages) model(c echo.Context) error {
 	switch c.QueryParam("done") {
 	case "price":
 		page.Toast = "Price published. Every gateway has it within a second."
+	case "cancelled":
+		page.Toast = "Price cancelled. It never came into force."
 	case "attached":
 		page.Toast = "Engine attached. It is called as soon as the model has a price."
 	}
@@ -87,6 +89,7 @@ func (p *pages) versionGrid(m ModelDetail) ui.Grid {
 	}
 	g.Columns = append(g.Columns, ui.Column{Name: "Published"}, ui.Column{Name: "Note", Wrap: true})
 	now, seen := p.Clock.Now(), false
+	blanks := make([]ui.Cell, len(g.Columns))
 	for _, v := range m.Versions {
 		tone, state := ui.Quiet, "over"
 		switch {
@@ -95,36 +98,30 @@ func (p *pages) versionGrid(m ModelDetail) ui.Grid {
 		case !seen:
 			tone, state, seen = ui.Good, "in force", true
 		}
-		row := ui.Row{ui.At(v.Effective), ui.N(ui.Tag(tone, state), state)}
-		for _, c := range classes {
-			row = append(row, classPrice(v.Prices, c))
+		cancel := ""
+		if v.canCancel(now) {
+			cancel = cancelPath(m.ID, v.ID)
 		}
+		row := ui.PriceRow(ui.Row{ui.At(v.Effective), ui.N(versionStatus(tone, state, cancel), state)}, v.Prices, classes)
 		g.Rows = append(g.Rows, append(row, ui.At(v.Published).WithSub(v.By), ui.T(v.Note)))
+		for _, s := range v.Terms.Steps {
+			step := ui.PriceRow(ui.Row{ui.T(ui.Above(s.Above)), ui.T("")}, s.Prices, classes)
+			g.Rows = append(g.Rows, append(step, blanks[:len(g.Columns)-len(step)]...))
+		}
 	}
 	return g
 }
 
-// classPrice is a price per 1M tokens, or per request for the request class.
-func classPrice(p usage.Prices, c usage.Class) ui.Cell {
-	if c == usage.Requests {
-		return ui.T(ui.ExactPico(p[c]))
-	}
-	return ui.PerM(p[c])
-}
-
-// pricedIn are the classes any of the versions has a price for; input, cached input and output always.
+// pricedIn are the classes any of the versions has a price for, at any prompt length; input, cached input and output always.
 func pricedIn(versions []PriceVersion) []usage.Class {
-	var out []usage.Class
-	for _, c := range ui.PricedClasses {
-		use := c == usage.Input || c == usage.Cached || c == usage.Output
-		for _, v := range versions {
-			use = use || v.Prices[c] != 0
-		}
-		if use {
-			out = append(out, c)
+	var lists []usage.Prices
+	for _, v := range versions {
+		lists = append(lists, v.Prices)
+		for _, s := range v.Terms.Steps {
+			lists = append(lists, s.Prices)
 		}
 	}
-	return out
+	return ui.ClassesWithPrices(lists...)
 }
 
 func (p *pages) palette(c echo.Context) error {

@@ -33,18 +33,20 @@ type priceForm struct {
 	form    *ui.Form
 	preview bool
 	diff    ui.Grid
-	large   bool // a slip of the unit, or a change as large as one
-	guard   bool // the model's name must be typed
+	terms   []string      // of the new version, in sentences
+	traffic *PricePreview // nil = it could not be computed
+	large   bool          // a slip of the unit, or a change as large as one
+	guard   bool          // the model's name must be typed
 	when    string
 }
 
-func (m ModelDetail) current(now time.Time) (usage.Prices, bool) {
+func (m ModelDetail) current(now time.Time) (PriceVersion, bool) {
 	for _, v := range m.Versions {
 		if !v.Effective.After(now) {
-			return v.Prices, true
+			return v, true
 		}
 	}
-	return usage.Prices{}, false
+	return PriceVersion{}, false
 }
 
 func (p *pages) priceForm(c echo.Context) error {
@@ -72,10 +74,11 @@ func (p *pages) showPrice(c echo.Context, status int, v priceForm) error {
 // currentValues fill the form with the version in force.
 func currentValues(m ModelDetail, now time.Time) map[string][]string {
 	values := map[string][]string{}
-	if prices, ok := m.current(now); ok {
+	if v, ok := m.current(now); ok {
 		for _, c := range ui.PricedClasses {
-			values[c.String()] = []string{inputPrice(prices, c)}
+			values[c.String()] = []string{inputPrice(v.Prices, c)}
 		}
+		termValues(values, &v.Terms)
 	}
 	return values
 }
@@ -111,8 +114,16 @@ func (p *pages) publishPrice(c echo.Context) error {
 		return p.showPrice(c, status, priceForm{form: f})
 	}
 	v := priceForm{form: f, preview: true, when: "at once"}
-	v.diff, v.large = priceDiff(m, x.Prices, p.Clock.Now())
-	v.guard = v.large
+	v.diff, v.large = priceDiff(m, x, p.Clock.Now())
+	v.terms = x.Terms.Lines()
+	traffic, err := p.Read.PreviewPrice(c.Request().Context(), x)
+	switch {
+	case err == nil:
+		v.traffic = &traffic
+	case absorbTerms(f, err):
+		return p.showPrice(c, http.StatusUnprocessableEntity, priceForm{form: f})
+	}
+	v.guard = v.large || v.traffic != nil && len(v.traffic.Doubts) > 0
 	if !x.Effective.IsZero() {
 		v.when = "from " + x.Effective.UTC().Format("2 January 2006 15:04 UTC")
 	}
@@ -120,7 +131,7 @@ func (p *pages) publishPrice(c echo.Context) error {
 		return p.showPrice(c, http.StatusOK, v)
 	}
 	if v.guard && f.Get("confirm") != m.Name {
-		f.Fail("confirm", "Type the model's name to publish a change this large: "+m.Name)
+		f.Fail("confirm", "Type the model's name to publish this price: "+m.Name)
 		return p.showPrice(c, http.StatusUnprocessableEntity, v)
 	}
 	if err := p.Write.PublishPrice(c.Request().Context(), session.Must(c), x); err != nil {
@@ -129,7 +140,7 @@ func (p *pages) publishPrice(c echo.Context) error {
 			v.guard = true
 			f.Absorb(err)
 			return p.showPrice(c, http.StatusUnprocessableEntity, v)
-		case f.Absorb(err):
+		case absorbTerms(f, err):
 			return p.showPrice(c, http.StatusUnprocessableEntity, priceForm{form: f})
 		}
 		return err
@@ -151,6 +162,7 @@ func (p *pages) readPrice(f *ui.Form, model ids.ID) NewPrice {
 		}
 		x.Prices[c] = v
 	}
+	x.Terms = readTerms(f, x.Prices)
 	if f.OK() && (x.Prices[usage.Input] == 0) != (x.Prices[usage.Output] == 0) {
 		f.Fail("output", "Input and output must both have a price, or both be free.")
 	}
@@ -179,27 +191,55 @@ func parsePrice(text string, c usage.Class) (money.Pico, error) {
 	return money.Pico(n) * money.PicoPerNano, nil
 }
 
-// priceDiff lists every class that has or had a price; guard is set when the change looks like a slip of the unit.
-func priceDiff(m ModelDetail, next usage.Prices, now time.Time) (g ui.Grid, guard bool) {
-	old, has := m.current(now)
-	g = ui.Grid{Caption: "What changes, per 1M tokens", Columns: []ui.Column{{Name: "Class"}, {Name: "Now", Num: true}, {Name: "New", Num: true}, {Name: "Change", Num: true}}}
-	for _, c := range ui.PricedClasses {
-		if old[c] == 0 && next[c] == 0 {
-			continue
+// termFields are the form's names for what the domain calls by its own.
+var termFields = map[string]string{"tiers": tierField(1, "above"), "windows": windowField(1, "from")}
+
+// absorbTerms is Form.Absorb for a price form.
+func absorbTerms(f *ui.Form, err error) bool {
+	if !f.Absorb(err) {
+		return false
+	}
+	last := &f.Errors[len(f.Errors)-1]
+	if name, ok := termFields[last.Field]; ok {
+		last.Field = name
+	}
+	return true
+}
+
+// priceDiff lists every class that has or had a price, at every prompt length; guard is set when a change looks like a slip
+// of the unit.
+func priceDiff(m ModelDetail, next NewPrice, now time.Time) (g ui.Grid, guard bool) {
+	was, has := m.current(now)
+	g = ui.Grid{Caption: "What changes, per 1M tokens", Cards: true, Columns: []ui.Column{{Name: "Class"}, {Name: "Now", Num: true}, {Name: "New", Num: true}, {Name: "Change", Num: true}}}
+	for _, length := range lengthsOf(was.Terms, next.Terms) {
+		old, new := pricesAt(was.Prices, &was.Terms, length), pricesAt(next.Prices, &next.Terms, length)
+		for _, c := range ui.PricedClasses {
+			if old[c] == 0 && new[c] == 0 {
+				continue
+			}
+			name := ui.T(ui.ClassName(c))
+			if length > 0 {
+				name = name.WithSub(ui.Above(length))
+			}
+			row, large := diffRow(name, old, new, c, has)
+			guard = guard || large
+			g.Rows = append(g.Rows, row)
 		}
-		was := ui.T("–")
-		if has {
-			was = classPrice(old, c)
-		}
-		change, large := changeText(old[c], next[c], has)
-		guard = guard || large
-		cell := ui.T(change)
-		if large {
-			cell = ui.N(ui.Tag(ui.Warn, change), change)
-		}
-		g.Rows = append(g.Rows, ui.Row{ui.T(ui.ClassName(c)), was, classPrice(next, c), cell})
 	}
 	return g, guard
+}
+
+func diffRow(name ui.Cell, old, new usage.Prices, c usage.Class, has bool) (row ui.Row, large bool) {
+	was := ui.T("–")
+	if has {
+		was = ui.UnitPrice(old, c)
+	}
+	change, large := changeText(old[c], new[c], has)
+	cell := ui.T(change)
+	if large {
+		cell = ui.N(ui.Tag(ui.Warn, change), change)
+	}
+	return ui.Row{name, was, ui.UnitPrice(new, c), cell}, large
 }
 
 // changeText says how much a price moves and whether that is more than a price moves on purpose without a second look.

@@ -54,10 +54,10 @@ func TestTheGuardComparesWithTheVersionInForce(t *testing.T) {
 		{Prices: usage.Prices{usage.Input: 900_000}, Effective: noon.Add(time.Hour)}, // ahead
 		{Prices: usage.Prices{usage.Input: 300_000}, Effective: noon.Add(-time.Hour)},
 	}}
-	if _, guard := priceDiff(m, usage.Prices{usage.Input: 310_000}, noon); guard {
+	if _, guard := priceDiff(m, NewPrice{Prices: usage.Prices{usage.Input: 310_000}}, noon); guard {
 		t.Error("a small change against today's price is guarded")
 	}
-	if _, guard := priceDiff(m, usage.Prices{usage.Input: 890_000}, noon); !guard {
+	if _, guard := priceDiff(m, NewPrice{Prices: usage.Prices{usage.Input: 890_000}}, noon); !guard {
 		t.Error("a large change against today's price is not guarded")
 	}
 }

@@ -13,7 +13,9 @@ import (
 	"millrace/db"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
+	"millrace/internal/usage"
 	"millrace/serving/catalogue"
+	"millrace/serving/gate"
 	"millrace/web/admin"
 	"millrace/web/console"
 	"millrace/web/session"
@@ -103,7 +105,10 @@ func (c customer) Models(ctx context.Context, who session.Viewer) ([]console.Mod
 		if v == nil {
 			continue
 		}
-		x := console.Model{Name: m.Name, Context: m.Context, MaxOutput: m.MaxOutput, Prices: v.Prices, Version: v.ID, Since: v.EffectiveAt}
+		x := console.Model{Name: m.Name, Context: m.Context, MaxOutput: m.MaxOutput, Prices: v.Prices, Terms: termsOf(v), Version: v.ID, Since: v.EffectiveAt}
+		if !gate.Serves(m.Units, usage.Priority) { // what nobody serves is not offered
+			x.Terms.Priority, x.Terms.Batch = 0, 0
+		}
 		if n := lines[m.ID].next(book, now); n != nil {
 			x.Next = &console.PriceAhead{Prices: n.Prices, Effective: n.EffectiveAt}
 		}
@@ -176,7 +181,7 @@ func (b business) Model(ctx context.Context, id ids.ID) (admin.ModelDetail, erro
 	names, err := b.names(ctx, authors)
 	out := admin.ModelDetail{Model: b.modelOf(models[i], t)}
 	for _, v := range slices.Backward(t) {
-		out.Versions = append(out.Versions, admin.PriceVersion{ID: v.ID, Prices: v.Prices, Effective: v.EffectiveAt, Published: v.CreatedAt, By: names.of(v.CreatedBy), Note: v.Note})
+		out.Versions = append(out.Versions, admin.PriceVersion{ID: v.ID, Prices: v.Prices, Terms: termsOf(&v), Effective: v.EffectiveAt, Published: v.CreatedAt, By: names.of(v.CreatedBy), Note: v.Note})
 	}
 	return out, err
 }

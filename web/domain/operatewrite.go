@@ -52,12 +52,28 @@ func (b business) CreateCustomer(ctx context.Context, who session.Viewer, in adm
 		return ids.Nil, rename(err, customerFields)
 	}
 	if in.Credit != nil {
-		_, err := b.Credit.Ask(ctx, by, credit.Ask{Org: org.ID, Kind: credit.GrantRequest, Grant: credit.Paid, Amount: *in.Credit, Reason: "First credit", IdempotencyKey: "first credit"})
+		_, _, err := b.Credit.Grant(ctx, by, credit.GrantInput{Org: org.ID, Kind: credit.Paid, Amount: *in.Credit, Reason: "First credit", IdempotencyKey: "first credit"})
 		if err != nil {
 			return ids.Nil, rename(err, customerFields)
 		}
 	}
 	return org.ID, b.Tenants.RequestLink(ctx, in.Email)
+}
+
+// GrantCredit gives credit, once per form.
+func (b business) GrantCredit(ctx context.Context, who session.Viewer, g admin.Grant) error {
+	in := credit.GrantInput{Org: g.Org, Kind: credit.Paid, Amount: g.Amount, Reason: g.Reason, IdempotencyKey: "form " + ids.Format(ids.Grant, g.ID)}
+	if g.Promo {
+		in.Kind = credit.Promotional
+	}
+	_, fresh, err := b.Credit.Grant(ctx, staff(who), in)
+	if err != nil {
+		return err
+	}
+	if !fresh {
+		return fault.New(fault.Conflict, "This form was sent already: the credit was granted once. Look at the customer's page.").WithCode("form_sent")
+	}
+	return nil
 }
 
 // BookQuarantined charges an event in quarantine after all.
@@ -80,6 +96,10 @@ func (b business) PublishPrice(ctx context.Context, who session.Viewer, p admin.
 	if err := by.RequireOperator(); err != nil {
 		return err
 	}
+	d, err := draftOf(p)
+	if err != nil {
+		return err
+	}
 	if p.Effective.IsZero() {
 		var now price.Version
 		err := b.DB.InTx(ctx, db.System().ReadOnly(), func(tx pgx.Tx) (err error) {
@@ -87,13 +107,13 @@ func (b business) PublishPrice(ctx context.Context, who session.Viewer, p admin.
 			return err
 		})
 		switch {
-		case err == nil && now.Prices == p.Prices:
+		case err == nil && now.Prices == p.Prices && now.Terms.Equal(&d.Terms):
 			return fault.New(fault.Conflict, "These prices are in force already.").WithCode("price_unchanged")
 		case err != nil && !fault.Is(err, fault.NotFound):
 			return err
 		}
 	}
-	_, err := b.Prices.Create(ctx, by, price.Draft{Model: p.Model, EffectiveAt: p.Effective, Prices: price.Every(p.Prices), Note: p.Note, Confirm: p.Confirm})
+	_, err = b.Prices.Create(ctx, by, d)
 	return rename(err, priceFields)
 }
 

@@ -4,9 +4,13 @@ import (
 	"context"
 
 	"millrace/billing/price"
+	"millrace/internal/fault"
+	"millrace/internal/ids"
 	"millrace/internal/usage"
 	"millrace/serving/gate"
+	"millrace/web/admin"
 	"millrace/web/pricelist"
+	"millrace/web/session"
 	"millrace/web/ui"
 )
 
@@ -51,4 +55,44 @@ func termsOf(v *price.Version) ui.PriceTerms {
 		t.Windows = append(t.Windows, ui.PriceWindow{Days: w.Days.Names(), From: price.Clock(w.From), To: price.Clock(w.To), Percent: w.Percent})
 	}
 	return t
+}
+
+// draftOf is a price form's draft. What cannot be read of its windows is the form's to mend.
+func draftOf(p admin.NewPrice) (price.Draft, error) {
+	d := price.Draft{Model: p.Model, EffectiveAt: p.Effective, Prices: price.Every(p.Prices), Note: p.Note, Confirm: p.Confirm,
+		Terms: price.Terms{Batch: p.Terms.Batch, Priority: p.Terms.Priority}}
+	for _, s := range p.Terms.Steps {
+		d.Terms.Tiers = append(d.Terms.Tiers, price.Tier(s))
+	}
+	for _, w := range p.Terms.Windows {
+		window, err := price.ParseWindow(w.Days, w.From, w.To, w.Percent)
+		if err != nil {
+			return d, fault.New(fault.Invalid, "Windows have times like 22:00, and 24:00 as the latest end.").WithParam("windows").WithCause(err)
+		}
+		d.Terms.Windows = append(d.Terms.Windows, window)
+	}
+	return d, nil
+}
+
+// PreviewPrice prices the newest traffic under a price, which it does not publish.
+func (b business) PreviewPrice(ctx context.Context, p admin.NewPrice) (admin.PricePreview, error) {
+	d, err := draftOf(p)
+	if err != nil {
+		return admin.PricePreview{}, err
+	}
+	v, err := b.Prices.Preview(ctx, operator(ctx), d)
+	if err != nil {
+		return admin.PricePreview{}, rename(err, priceFields)
+	}
+	out := admin.PricePreview{From: v.From, To: v.To, Shortened: v.Shortened, Others: admin.PreviewLine(v.Others), Total: admin.PreviewLine(v.Total), Cost: v.Cost, Doubts: v.Doubts}
+	for _, l := range v.Customers {
+		out.Customers = append(out.Customers, admin.PreviewLine(l))
+	}
+	return out, nil
+}
+
+// CancelPrice takes back a version that lies at least a minute ahead.
+func (b business) CancelPrice(ctx context.Context, who session.Viewer, version ids.ID) error {
+	_, err := b.Prices.Cancel(ctx, staff(who), version)
+	return err
 }

@@ -136,17 +136,20 @@ func grid(models []Model) ui.Grid {
 		if len(m.Terms.Steps) > 0 {
 			first = first.WithSub("prompts up to " + ui.FormatCount(m.Terms.Steps[0].Above) + " tokens")
 		}
-		g.Rows = append(g.Rows, prices(ui.Row{first, ui.Tok(m.Context)}, m.Prices, classes))
+		g.Rows = append(g.Rows, ui.PriceRow(ui.Row{first, ui.Tok(m.Context)}, m.Prices, classes))
 		for _, s := range m.Terms.Steps {
-			g.Rows = append(g.Rows, prices(ui.Row{ui.T(m.Name).WithSub(ui.Above(s.Above)), ui.T("")}, s.Prices, classes))
+			g.Rows = append(g.Rows, ui.PriceRow(ui.Row{ui.T(m.Name).WithSub(ui.Above(s.Above)), ui.Tok(m.Context)}, s.Prices, classes))
 		}
 	}
 	return g
 }
 
-func prices(row ui.Row, p usage.Prices, classes []usage.Class) ui.Row {
-	for _, c := range classes {
-		row = append(row, ui.UnitPrice(p, c))
+// lines says what the prices depend on, and what changes.
+func (m *Model) lines() []string {
+	lines := m.Terms.Lines()
+	if m.Next != nil {
+		lines = append(lines, "From "+m.Next.Effective.UTC().Format("2 January 2006 15:04 UTC")+": input "+ui.FormatPerMillion(m.Next.Prices[usage.Input])+
+			", output "+ui.FormatPerMillion(m.Next.Prices[usage.Output])+" per 1M tokens")
 	}
-	return row
+	return lines
 }

@@ -68,6 +68,14 @@ func UnitPrice(p usage.Prices, c usage.Class) Cell {
 	return PerM(p[c])
 }
 
+// PriceRow appends a price for every class to a table's row.
+func PriceRow(row Row, p usage.Prices, classes []usage.Class) Row {
+	for _, c := range classes {
+		row = append(row, UnitPrice(p, c))
+	}
+	return row
+}
+
 // ClassesWithPrices are the classes that any of the lists has a price for, in reading order; input, cached input and output
 // always.
 func ClassesWithPrices(lists ...usage.Prices) (out []usage.Class) {

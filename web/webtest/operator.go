@@ -29,7 +29,7 @@ func (w *world) operatorWorld() {
 		w.orgs[i].Month, w.orgs[i].Requests = w.revenue(w.orgs[i].ID, monthOf(Now), Now)
 	}
 	for i, m := range w.models {
-		now := admin.PriceVersion{ID: m.Version, Prices: m.Prices, Effective: m.Since, Published: m.Since.Add(-days(7)), By: "ops@millrace.example", Note: "Autumn prices"}
+		now := admin.PriceVersion{ID: m.Version, Prices: m.Prices, Terms: m.Terms, Effective: m.Since, Published: m.Since.Add(-days(7)), By: "ops@millrace.example", Note: "Autumn prices"}
 		old := admin.PriceVersion{ID: id(kindPrice, 50+i), Prices: perM("0.75", "0.20", "1.10"), Effective: m.Since.Add(-days(90)), Published: m.Since.Add(-days(97)), By: "ops@millrace.example"}
 		w.prices[id(kindModel, i)] = []admin.PriceVersion{now, old}
 		if m.Next != nil {

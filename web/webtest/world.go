@@ -27,9 +27,6 @@ const (
 	kindTxn
 	kindAside
 	kindTopup
-	kindCap
-	kindHook
-	kindAsk
 )
 
 // world is everything that can be read.
@@ -45,7 +42,6 @@ type world struct {
 	units    []admin.Unit
 	audit    []ui.AuditEntry
 	outbox   []admin.Message
-	moneys   moneyWorld
 	pay      paying
 	till     admin.PaymentsState
 }
@@ -91,7 +87,6 @@ func newFixture(s State) *Fixture {
 	}
 	f.customerWorld()
 	f.operatorWorld()
-	f.moneyPages()
 	f.payWorld()
 	f.tillWorld()
 	return f
@@ -101,7 +96,7 @@ func (w *world) customerWorld() {
 	since := time.Date(2026, time.October, 1, 0, 0, 0, 0, time.UTC)
 	ahead := &console.PriceAhead{Prices: perM("0.24", "0.06", "0.72"), Effective: time.Date(2026, time.December, 15, 0, 0, 0, 0, time.UTC)}
 	w.models = []console.Model{
-		{Name: "acme/deepseek-flash", Context: 1 << 20, MaxOutput: 262_144, Prices: perM("0.28", "0.07", "0.88"), Version: id(kindPrice, 1), Since: since, Next: ahead, Available: true},
+		{Name: "acme/deepseek-flash", Context: 1 << 20, MaxOutput: 262_144, Prices: perM("0.28", "0.07", "0.88"), Version: id(kindPrice, 1), Since: since, Next: ahead, Available: true, Terms: flashTerms()},
 		{Name: "acme/llama-70b", Context: 131_072, MaxOutput: 16_384, Prices: perM("0.60", "0.15", "0.90"), Version: id(kindPrice, 2), Since: since, Simulated: true, Available: true},
 		{Name: "acme/qwen-32b", Context: 65_536, MaxOutput: 8_192, Prices: perM("0.20", "0.05", "0.40"), Version: id(kindPrice, 3), Since: since},
 	}
