@@ -27,6 +27,7 @@ type Deps struct {
 	Auth     session.Auth
 	Customer console.Reader
 	Change   console.Writer
+	Hooks    console.Webhooks
 	Pay      console.Payments
 	Business admin.Reader
 	Operate  admin.Writer
@@ -60,7 +61,7 @@ func New(d Deps) http.Handler {
 	pages := e.Group("")
 	guard.Register(pages)
 	d.Live.Register(pages, guard.Alive)
-	console.Register(pages, console.Deps{Read: d.Customer, Write: d.Change, Pay: d.Pay, Clock: d.Clock, PublicURL: d.PublicURL, Gateway: d.Gateway})
+	console.Register(pages, console.Deps{Read: d.Customer, Write: d.Change, Hooks: d.Hooks, Pay: d.Pay, Clock: d.Clock, PublicURL: d.PublicURL, Gateway: d.Gateway})
 	admin.Register(pages, admin.Deps{Read: d.Business, Write: d.Operate, Pay: d.Till, Clock: d.Clock})
 
 	mux := http.NewServeMux() // files need no guard: they hold nothing of anyone

@@ -17,6 +17,7 @@ import (
 	"millrace/internal/ids"
 	"millrace/web/report"
 	"millrace/web/session"
+	"millrace/web/statement"
 	"millrace/web/ui"
 )
 
@@ -43,13 +44,22 @@ type Reader interface {
 	Quarantined(ctx context.Context, id ids.ID) (QuarantinedDetail, error)
 	Audit(ctx context.Context, after string) (AuditList, error)
 	Outbox(ctx context.Context) (Outbox, error)
+	Approvals(ctx context.Context) ([]Approval, error) // what waits first, then the newest
+	Statement(ctx context.Context, org ids.ID, month report.Span) (statement.Statement, error)
 }
 
 // Writer makes the operator's changes. Refused input is a fault.Invalid or fault.Conflict whose Param is the form field.
 type Writer interface {
 	CreateCustomer(ctx context.Context, who session.Viewer, c NewCustomer) (ids.ID, error)
-	// GrantCredit adds credit. A grant with the same id is a Conflict: the form was sent twice.
-	GrantCredit(ctx context.Context, who session.Viewer, g Grant) error
+	// GrantCredit adds credit, or asks a second operator (waits). A grant with the same id is a Conflict: the form was sent
+	// twice.
+	GrantCredit(ctx context.Context, who session.Viewer, g Grant) (waits bool, err error)
+	// Adjust corrects a customer's credit; Reverse undoes one transaction, once. Both may wait for a second operator.
+	Adjust(ctx context.Context, who session.Viewer, a Adjustment) (waits bool, err error)
+	Reverse(ctx context.Context, who session.Viewer, r Reversal) (waits bool, err error)
+	// Approve does what another operator asked for; Refuse ends it, with a word.
+	Approve(ctx context.Context, who session.Viewer, id ids.ID) error
+	Refuse(ctx context.Context, who session.Viewer, id ids.ID, note string) error
 	// PublishPrice adds an immutable version. A zero Effective means from now on.
 	PublishPrice(ctx context.Context, who session.Viewer, p NewPrice) error
 	// CancelPrice takes back a version that lies at least a minute ahead.
@@ -94,6 +104,7 @@ func Register(g *echo.Group, d Deps) {
 	g.GET(Root+"/customers/:id", in(p.customer))
 	g.GET(Root+"/customers/:id/credit", in(p.creditForm))
 	g.POST(Root+"/customers/:id/credit", in(p.grantCredit))
+	p.registerApprovals(g, in)
 	g.GET(Root+"/models", in(p.models))
 	g.GET(Root+"/models/:id", in(p.model))
 	g.GET(Root+"/models/:id/price", in(p.priceForm))

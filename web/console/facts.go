@@ -87,24 +87,27 @@ const (
 	ScopeKey     Scope = "key"
 )
 
-// CapChange sets or, with a nil Cap, removes a monthly cap.
+// CapChange sets or, with a nil Cap, removes a cap.
 type CapChange struct {
-	Scope Scope
-	ID    ids.ID
-	Cap   *money.Nano
+	Scope     Scope
+	ID        ids.ID
+	Period    string // day, week, month, total; "" = month
+	Cap       *money.Nano
+	AlertOnly bool
 }
 
 // Limits are the caps of every scope that is not a key; keys carry their own.
 type Limits struct {
-	OrgID     ids.ID
-	Cap       *money.Nano // the organization's, per month
-	Used      money.Nano
-	Projects  []Project
-	Keys      []Key     // that can still be used
-	Resets    time.Time // when the running month ends
-	RPM, TPM  int64     // requests and tokens per minute of the organization; 0 = unlimited
-	InFlight  int64     // requests at the same time; 0 = unlimited
-	HardStops bool      // usage stops at the cap (always, for now)
+	OrgID    ids.ID
+	Cap      *money.Nano // the organization's, per month
+	Used     money.Nano
+	Projects []Project
+	Keys     []Key     // that can still be used
+	Resets   time.Time // when the running month ends
+	RPM, TPM int64     // requests and tokens per minute of the organization; 0 = unlimited
+	InFlight int64     // requests at the same time; 0 = unlimited
+	Rules    []Rule    // every cap there is
+	Alerts   []Alert   // newest first
 }
 
 // Model is a callable model with the prices in force now.

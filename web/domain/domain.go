@@ -17,8 +17,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"millrace/agents/hub"
+	"millrace/billing/alert"
 	"millrace/billing/credit"
 	"millrace/billing/export"
+	"millrace/billing/hook"
 	"millrace/billing/inbox"
 	"millrace/billing/price"
 	"millrace/billing/report"
@@ -53,6 +55,8 @@ type Deps struct {
 	Tenants   *tenants.Service
 	Keys      *keys.Service
 	Credit    *credit.Desk
+	Hooks     *hook.Service
+	Alerts    *alert.Teller
 	Prices    *price.Service
 	Report    *report.Service
 	Exports   *export.Service
@@ -71,6 +75,7 @@ type Site struct {
 	Auth     session.Auth
 	Customer console.Reader
 	Change   console.Writer
+	Hooks    console.Webhooks
 	Pay      console.Payments
 	Business admin.Reader
 	Operate  admin.Writer
@@ -81,7 +86,7 @@ type Site struct {
 // New makes a site.
 func New(d Deps) Site {
 	c, b := customer{&d}, business{&d}
-	return Site{Auth: newAuth(&d), Customer: c, Change: c, Pay: c, Business: b, Operate: b, Till: b, Prices: storefront{&d}}
+	return Site{Auth: newAuth(&d), Customer: c, Change: c, Hooks: c, Pay: c, Business: b, Operate: b, Till: b, Prices: storefront{&d}}
 }
 
 // LinkURL gives the address of the page that uses up a sign-in token; for "" the sign-in page. It is what tenants.New asks

@@ -52,28 +52,12 @@ func (b business) CreateCustomer(ctx context.Context, who session.Viewer, in adm
 		return ids.Nil, rename(err, customerFields)
 	}
 	if in.Credit != nil {
-		_, _, err := b.Credit.Grant(ctx, by, credit.GrantInput{Org: org.ID, Kind: credit.Paid, Amount: *in.Credit, Reason: "First credit", IdempotencyKey: "first credit"})
+		_, err := b.Credit.Ask(ctx, by, credit.Ask{Org: org.ID, Kind: credit.GrantRequest, Grant: credit.Paid, Amount: *in.Credit, Reason: "First credit", IdempotencyKey: "first credit"})
 		if err != nil {
 			return ids.Nil, rename(err, customerFields)
 		}
 	}
 	return org.ID, b.Tenants.RequestLink(ctx, in.Email)
-}
-
-// GrantCredit gives credit, once per form.
-func (b business) GrantCredit(ctx context.Context, who session.Viewer, g admin.Grant) error {
-	in := credit.GrantInput{Org: g.Org, Kind: credit.Paid, Amount: g.Amount, Reason: g.Reason, IdempotencyKey: "form " + ids.Format(ids.Grant, g.ID)}
-	if g.Promo {
-		in.Kind = credit.Promotional
-	}
-	_, fresh, err := b.Credit.Grant(ctx, staff(who), in)
-	if err != nil {
-		return err
-	}
-	if !fresh {
-		return fault.New(fault.Conflict, "This form was sent already: the credit was granted once. Look at the customer's page.").WithCode("form_sent")
-	}
-	return nil
 }
 
 // BookQuarantined charges an event in quarantine after all.

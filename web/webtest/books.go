@@ -121,17 +121,14 @@ func (b business) CreateCustomer(_ context.Context, _ session.Viewer, c admin.Ne
 	return o.ID, nil
 }
 
-func (b business) GrantCredit(_ context.Context, who session.Viewer, g admin.Grant) error {
+func (b business) GrantCredit(_ context.Context, who session.Viewer, g admin.Grant) (waits bool, err error) {
 	b.f.mu.Lock()
 	defer b.f.mu.Unlock()
-	for i := range b.f.orgs {
-		if b.f.orgs[i].ID == g.Org {
-			b.f.orgs[i].Balance += g.Amount
-			b.f.grants = slices.Insert(b.f.grants, 0, admin.GrantLine{At: Now, Amount: g.Amount, Left: g.Amount, Promo: g.Promo, Reason: g.Reason, By: who.Email})
-			return nil
-		}
+	waits, err = b.ask(who, g.Org, "Grant", g.Amount, g.Reason)
+	if err == nil && !waits {
+		b.f.grants = slices.Insert(b.f.grants, 0, admin.GrantLine{At: Now, Amount: g.Amount, Left: g.Amount, Promo: g.Promo, Ends: g.Ends, Reason: g.Reason, By: who.Email})
 	}
-	return errGone
+	return waits, err
 }
 
 func (b business) PublishPrice(_ context.Context, who session.Viewer, p admin.NewPrice) error {

@@ -27,6 +27,9 @@ const (
 	kindTxn
 	kindAside
 	kindTopup
+	kindCap
+	kindHook
+	kindAsk
 )
 
 // world is everything that can be read.
@@ -42,6 +45,7 @@ type world struct {
 	units    []admin.Unit
 	audit    []ui.AuditEntry
 	outbox   []admin.Message
+	moneys   moneyWorld
 	pay      paying
 	till     admin.PaymentsState
 }
@@ -87,6 +91,7 @@ func newFixture(s State) *Fixture {
 	}
 	f.customerWorld()
 	f.operatorWorld()
+	f.moneyPages()
 	f.payWorld()
 	f.tillWorld()
 	return f
