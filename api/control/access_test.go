@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"millrace/billing/hook"
 	"millrace/billing/price"
 	"millrace/internal/ids"
 	"millrace/serving/catalogue"
@@ -93,7 +94,10 @@ func (f *fixture) things() map[string]string {
 	must(err)
 	contract, err := f.prices.AddContract(ctx, f.root, price.NewContract{Org: org.ID, Book: price.Standard, StartsAt: f.clock.Now().AddDate(1, 0, 0)})
 	must(err)
+	webhook, _, err := f.hooks.Add(ctx, f.root, org.ID, "https://acme.example/first")
+	must(err)
 	return map[string]string{
+		"{webhook}":  ids.Format(hook.Prefix, webhook.ID),
 		"{contract}": ids.Format(ids.Pact, contract.ID),
 		"{org}":      ids.Format(ids.Org, org.ID), "{project}": ids.Format(ids.Project, project.ID), "{user}": ids.Format(ids.User, member.User),
 		"{key}": ids.Format(ids.Key, key.ID), "{model}": ids.Format(ids.Model, model.ID), "{price}": ids.Format(ids.Price, version.ID),

@@ -35,6 +35,8 @@ type Deps struct {
 	Tenants   Tenants
 	Keys      Keys
 	Credit    Credit
+	Hooks     Hooks
+	Alerts    Alerts
 	Prices    Prices
 	Catalogue Catalogue
 	Fleet     Fleet

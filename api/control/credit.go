@@ -1,6 +1,7 @@
 package control
 
 import (
+	"math"
 	"time"
 
 	"millrace/billing/credit"
@@ -37,14 +38,23 @@ type Cap struct {
 	Outstanding Amount     `json:"outstanding"`
 	PeriodStart time.Time  `json:"period_start"`
 	PeriodEnd   *time.Time `json:"period_end,omitempty"`
+	AlertOnly   bool       `json:"alert_only"`
+	Raised      *Amount    `json:"raised,omitempty"`
+	RaisedUntil *time.Time `json:"raised_until,omitempty"`
 }
 
 // scopes gives the id prefix of each kind of scope.
 var scopes = map[credit.Scope]string{credit.OrgScope: ids.Org, credit.ProjectScope: ids.Project, credit.KeyScope: ids.Key}
 
 func capOf(c credit.CapUsage) Cap {
-	return Cap{Scope: string(c.Scope), ScopeID: ids.Format(scopes[c.Scope], c.ScopeID), Period: string(c.Period), Cap: amount(c.Amount),
-		Settled: amount(c.Settled), Outstanding: amount(c.Outstanding), PeriodStart: c.Span.Start, PeriodEnd: optionalTime(c.Span.End)}
+	out := Cap{Scope: string(c.Scope), ScopeID: ids.Format(scopes[c.Scope], c.ScopeID), Period: string(c.Period), Cap: amount(c.Amount),
+		Settled: amount(c.Settled), Outstanding: amount(c.Outstanding), PeriodStart: c.Span.Start, PeriodEnd: optionalTime(c.Span.End),
+		AlertOnly: c.AlertOnly, RaisedUntil: optionalTime(c.RaisedUntil)}
+	if c.Raised > 0 {
+		raised := amount(c.Raised)
+		out.Raised = &raised
+	}
+	return out
 }
 
 func (a *api) listCaps(c *call, _ none) (Page[Cap], error) {
@@ -58,7 +68,37 @@ func (a *api) listCaps(c *call, _ none) (Page[Cap], error) {
 
 // CapLimit is a cap's amount.
 type CapLimit struct {
-	CapUSD string `json:"cap_usd"`
+	CapUSD    string `json:"cap_usd"`
+	AlertOnly bool   `json:"alert_only,omitempty"`
+}
+
+// CapRaise allows more than a hard cap for a while.
+type CapRaise struct {
+	ToUSD    string `json:"to_usd"`
+	ForHours int64  `json:"for_hours"`
+}
+
+func (a *api) raiseCap(c *call, in CapRaise) (Cap, error) {
+	org, key, err := c.cap()
+	if err != nil {
+		return Cap{}, err
+	}
+	to, err := parseUSD("to_usd", in.ToUSD)
+	if err != nil {
+		return Cap{}, err
+	}
+	if in.ForHours < 1 || in.ForHours > int64(credit.MaxRaise/time.Hour) {
+		return Cap{}, fault.New(fault.Invalid, "A raise lasts 1 to %d hours.", int64(credit.MaxRaise/time.Hour)).WithParam("for_hours")
+	}
+	found, err := a.findCap(c, org, key)
+	if err != nil {
+		return Cap{}, err
+	}
+	if _, err := a.Credit.RaiseCap(c, c.actor, org, found.ID, to, a.Clock.Now().Add(time.Duration(in.ForHours)*time.Hour)); err != nil {
+		return Cap{}, err
+	}
+	set, err := a.findCap(c, org, key)
+	return capOf(set), err
 }
 
 func (a *api) setCap(c *call, in CapLimit) (Cap, error) {
@@ -69,6 +109,7 @@ func (a *api) setCap(c *call, in CapLimit) (Cap, error) {
 	if key.Amount, err = parseUSD("cap_usd", in.CapUSD); err != nil {
 		return Cap{}, err
 	}
+	key.AlertOnly = in.AlertOnly
 	if _, err = a.Credit.SetCap(c, c.actor, org, key); err != nil {
 		return Cap{}, err
 	}
@@ -150,6 +191,9 @@ type NewGrant struct {
 	AmountUSD string `json:"amount_usd"`
 	Kind      string `json:"kind"`
 	Reason    string `json:"reason"`
+
+	ExpiresAt time.Time `json:"expires_at,omitempty"`
+	Priority  int64     `json:"priority,omitempty"`
 }
 
 func (a *api) createGrant(c *call, in NewGrant) (Grant, error) {
@@ -161,7 +205,8 @@ func (a *api) createGrant(c *call, in NewGrant) (Grant, error) {
 	if err != nil {
 		return Grant{}, err
 	}
-	made, _, err := a.Credit.Grant(c, c.actor, credit.GrantInput{Org: org, Kind: credit.GrantKind(in.Kind), Amount: n, Reason: in.Reason, IdempotencyKey: c.idempotencyKey()})
+	made, _, err := a.Credit.Grant(c, c.actor, credit.GrantInput{Org: org, Kind: credit.GrantKind(in.Kind), Amount: n, Reason: in.Reason, IdempotencyKey: c.idempotencyKey(),
+		ExpiresAt: in.ExpiresAt, Priority: int16(min(max(in.Priority, math.MinInt16), math.MaxInt16))})
 	return grantOf(made), err
 }
 

@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"millrace/api/problem"
+	"millrace/billing/alert"
 	"millrace/billing/credit"
 	"millrace/billing/export"
+	"millrace/billing/hook"
 	"millrace/billing/ledger"
 	"millrace/billing/price"
 	"millrace/billing/report"
@@ -44,6 +46,7 @@ type fixture struct {
 	url     string
 	tenants *tenants.Service
 	keys    *keys.Service
+	hooks   *hook.Service
 	cat     *catalogue.Catalogue
 	prices  *price.Service
 	root    tenants.Actor
@@ -67,13 +70,14 @@ func setup(t *testing.T) *fixture {
 	f := &fixture{t: t, db: dbtest.New(t), root: tenants.Actor{Operator: true, Token: "test"},
 		clock: clock.NewManual(time.Date(2026, 11, 30, 12, 7, 0, 0, time.UTC))}
 	f.tenants = tenants.New(f.db, master, f.clock, quietBus{}, func(token string) string { return "https://console.example/sign-in/" + token })
+	f.hooks = hook.New(f.db, master, f.clock, false)
 	f.keys = keys.New(f.db, master, f.clock, quietBus{})
 	f.prices = price.New(f.db, f.clock, quietBus{})
 	f.cat = catalogue.New(catalogue.Options{DB: f.db, Bus: quietBus{}, Sealer: master, Clock: f.clock})
 	if f.token, err = f.tenants.CreateControlToken(t.Context(), f.root, "test"); err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(New(Deps{Tenants: f.tenants, Keys: f.keys, Credit: credit.NewDesk(f.db, f.clock, quietBus{}), Prices: f.prices, Catalogue: f.cat,
+	server := httptest.NewServer(New(Deps{Tenants: f.tenants, Keys: f.keys, Credit: credit.NewDesk(f.db, f.clock, quietBus{}), Hooks: f.hooks, Alerts: alert.New(f.db, f.clock, "https://millrace.example"), Prices: f.prices, Catalogue: f.cat,
 		Fleet: fakeFleet{}, Books: fakeBooks{}, Exports: export.New(f.db, f.clock), System: fakeSystem{}, Clock: f.clock}))
 	t.Cleanup(server.Close)
 	f.url = server.URL + Root

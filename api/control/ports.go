@@ -6,8 +6,10 @@ import (
 	"io"
 	"time"
 
+	"millrace/billing/alert"
 	"millrace/billing/credit"
 	"millrace/billing/export"
+	"millrace/billing/hook"
 	"millrace/billing/ledger"
 	"millrace/billing/price"
 	"millrace/billing/report"
@@ -68,6 +70,21 @@ type Credit interface {
 	SetCap(ctx context.Context, by tenants.Actor, org ids.ID, c credit.Cap) (credit.Cap, error)
 	Caps(ctx context.Context, by tenants.Actor, org ids.ID) ([]credit.CapUsage, error)
 	RemoveCap(ctx context.Context, by tenants.Actor, org, id ids.ID) error
+	RaiseCap(ctx context.Context, by tenants.Actor, org, id ids.ID, to money.Nano, until time.Time) (credit.Cap, error)
+}
+
+// Hooks is customers' webhooks: *hook.Service.
+type Hooks interface {
+	Hooks(ctx context.Context, by tenants.Actor, org ids.ID) ([]hook.Hook, error)
+	Add(ctx context.Context, by tenants.Actor, org ids.ID, address string) (h hook.Hook, secret string, err error)
+	Test(ctx context.Context, by tenants.Actor, org, id ids.ID) error
+	Remove(ctx context.Context, by tenants.Actor, org, id ids.ID) error
+	Deliveries(ctx context.Context, by tenants.Actor, org ids.ID) ([]hook.Delivery, error)
+}
+
+// Alerts is thresholds of caps that were passed: *alert.Teller.
+type Alerts interface {
+	Alerts(ctx context.Context, by tenants.Actor, org ids.ID) ([]alert.Alert, error)
 }
 
 // Prices is price versions and contracts: *price.Service.

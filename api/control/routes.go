@@ -39,7 +39,14 @@ func (a *api) routes() []route {
 
 		get("/orgs/{org}/caps", "listCaps", a.listCaps),
 		send("PUT", "/orgs/{org}/caps/{scope}/{scope_id}/{period}", "setCap", http.StatusOK, a.setCap),
+		send("PUT", "/orgs/{org}/caps/{scope}/{scope_id}/{period}/raise", "raiseCap", http.StatusOK, a.raiseCap),
 		act("DELETE", "/orgs/{org}/caps/{scope}/{scope_id}/{period}", "removeCap", http.StatusNoContent, a.removeCap),
+		get("/orgs/{org}/alerts", "listAlerts", a.listAlerts),
+		get("/orgs/{org}/webhooks", "listWebhooks", a.listWebhooks),
+		send("POST", "/orgs/{org}/webhooks", "createWebhook", http.StatusCreated, a.createWebhook),
+		act("POST", "/orgs/{org}/webhooks/{webhook}/test", "testWebhook", http.StatusNoContent, a.testWebhook),
+		act("DELETE", "/orgs/{org}/webhooks/{webhook}", "removeWebhook", http.StatusNoContent, a.removeWebhook),
+		get("/orgs/{org}/webhook-deliveries", "listDeliveries", a.listDeliveries),
 
 		send("PUT", "/orgs/{org}/credit-limit", "setCreditLimit", http.StatusNoContent, a.setCreditLimit),
 		get("/orgs/{org}/grants", "listGrants", a.listGrants),
