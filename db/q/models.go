@@ -175,6 +175,17 @@ type GatewayEpoch struct {
 	LogSeen      []byte
 }
 
+type GpuPrice struct {
+	ID           ids.ID
+	Provider     string
+	Region       string
+	CapacityKind string
+	GpuHourNano  int64
+	EffectiveAt  time.Time
+	CreatedBy    string
+	CreatedAt    time.Time
+}
+
 type Host struct {
 	ID                 ids.ID
 	Name               string
@@ -296,6 +307,34 @@ type LotWarning struct {
 	LotID  ids.ID
 	Days   int32
 	ToldAt time.Time
+}
+
+type MarginHour struct {
+	Hour  time.Time
+	Until time.Time
+	Final bool
+}
+
+type MarginOrg struct {
+	Hour     time.Time
+	UnitID   ids.ID
+	OrgID    ids.ID
+	ModelID  ids.ID
+	Weighted int64
+	Tokens   int64
+	CostNano *int64
+}
+
+type MarginUnit struct {
+	Hour      time.Time
+	HostID    ids.ID
+	UnitID    ids.ID
+	ModelID   *ids.ID
+	GpuMs     int64
+	BusyMs    int64
+	CostNano  *int64
+	IdleNano  *int64
+	Simulated bool
 }
 
 type Member struct {

@@ -9,12 +9,15 @@ package admin
 
 import (
 	"context"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"millrace/billing/margin"
 	"millrace/internal/clock"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
+	"millrace/internal/money"
 	"millrace/web/report"
 	"millrace/web/session"
 	"millrace/web/statement"
@@ -37,6 +40,9 @@ type Reader interface {
 	Units(ctx context.Context) ([]Unit, error)
 	Unit(ctx context.Context, id ids.ID) (Unit, error)
 	Revenue(ctx context.Context, month report.Span) ([]RevenueRow, error) // settled usage of one UTC calendar month
+	// Margin is revenue beside cost over whole hours, by hour or day; only hours that are accrued are in it.
+	Margin(ctx context.Context, from, to time.Time, hourly bool) (margin.Report, error)
+	Fleets(ctx context.Context) ([]margin.Fleet, error)
 	// Export checks what it is asked for; rows are read as the file is written.
 	Export(ctx context.Context, x report.Export) (report.File, error)
 	Reconcile(ctx context.Context) (Reconciliation, error) // the last run; zero At when there was none
@@ -68,6 +74,8 @@ type Writer interface {
 	BookQuarantined(ctx context.Context, who session.Viewer, id ids.ID) error
 	// DismissQuarantined decides that it is never charged, and why. Both decisions are made once.
 	DismissQuarantined(ctx context.Context, who session.Viewer, id ids.ID, why string) error
+	// SetGPUPrice says what a GPU-hour of a fleet costs from now on. The form's field is price.
+	SetGPUPrice(ctx context.Context, who session.Viewer, f margin.Fleet, gpuHour money.Nano) error
 	// JoinToken makes a one-time token and the command line that uses it on a new host; "" lets a name be made up. The name
 	// of a known host gives that one a new identity. Refused input is a fault.Invalid whose Param is name.
 	JoinToken(ctx context.Context, who session.Viewer, name string) (Join, error)
@@ -114,6 +122,9 @@ func Register(g *echo.Group, d Deps) {
 	g.GET(Root+"/revenue", in(p.revenue))
 	g.GET(Root+"/revenue/export", in(p.export))
 	g.GET(Root+"/revenue/export/file", in(p.exportFile))
+	g.GET(marginTop, in(p.margin))
+	g.GET(marginTop+"/price", in(p.gpuPriceForm))
+	g.POST(marginTop+"/price", in(p.setGPUPrice))
 	g.GET(Root+"/hosts", in(p.hosts))
 	g.GET(Root+"/hosts/join", in(p.joinForm))
 	g.POST(Root+"/hosts/join", in(p.join))

@@ -3,6 +3,7 @@ package admin
 import (
 	"time"
 
+	"millrace/billing/margin"
 	"millrace/internal/ids"
 	"millrace/internal/money"
 	"millrace/internal/usage"
@@ -15,8 +16,9 @@ type Overview struct {
 	Active    int64      // with a request in the last 24 hours
 	Month     money.Nano // usage settled in the running UTC month
 	LastMonth money.Nano
-	Requests  int64 // last 24 hours
-	Errors    int64 // of them
+	Margin    margin.Figures // last 24 hours, as far as accrued
+	Requests  int64          // last 24 hours
+	Errors    int64          // of them
 	Usage     usage.Vector
 	Hours     []HourPoint   // last 24 hours, oldest first; hours without requests included
 	FirstTok  ui.Quantiles  // time to first token, last 24 hours

@@ -22,6 +22,7 @@ import (
 	"millrace/billing/export"
 	"millrace/billing/hook"
 	"millrace/billing/inbox"
+	"millrace/billing/margin"
 	"millrace/billing/price"
 	"millrace/billing/report"
 	"millrace/billing/topup"
@@ -60,6 +61,7 @@ type Deps struct {
 	Prices    *price.Service
 	Report    *report.Service
 	Exports   *export.Service
+	Margin    *margin.Service
 	Topups    *topup.Service
 	Inbox     *inbox.Inbox
 	Lag       Lag

@@ -38,6 +38,12 @@ func (b business) Overview(ctx context.Context) (o admin.Overview, err error) {
 	if o.Month, o.LastMonth, err = b.months(ctx, by, now); err != nil {
 		return o, err
 	}
+	end := now.Truncate(time.Hour).Add(time.Hour)
+	m, err := b.Deps.Margin.Of(ctx, by, end.Add(-hoursShown*time.Hour), end, true)
+	if err != nil {
+		return o, err
+	}
+	o.Margin = m.Total
 	first, err := b.Report.FirstTokens(ctx, by, ids.Nil, now.Add(-hoursShown*time.Hour))
 	if err != nil {
 		return o, err

@@ -98,6 +98,7 @@ func (b business) Overview(context.Context) (admin.Overview, error) {
 	for i := 23; i >= 0; i-- {
 		start := Now.Truncate(time.Hour).Add(-time.Duration(i) * time.Hour)
 		n := noise("ops", start.Hour())
+		addFigures(&o.Margin, hourMargin(start.Hour()))
 		o.Hours = append(o.Hours, admin.HourPoint{Start: start, Requests: 20_000 + 30*n, Tokens: 150_000_000 + 200_000*n})
 	}
 	o.FirstTok = ui.Quantiles{P50: 240 * time.Millisecond, P95: 910 * time.Millisecond}

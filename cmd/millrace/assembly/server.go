@@ -19,6 +19,7 @@ import (
 	"millrace/billing/credit"
 	"millrace/billing/hook"
 	"millrace/billing/inbox"
+	"millrace/billing/margin"
 	"millrace/billing/price"
 	"millrace/billing/rate"
 	"millrace/billing/report"
@@ -49,6 +50,7 @@ type Server struct {
 	Alerts    *alert.Teller
 	Prices    *price.Service
 	Report    *report.Service
+	Margin    *margin.Service
 	Topups    *topup.Service
 	Inbox     *inbox.Inbox
 	Catalogue *catalogue.Catalogue
@@ -96,6 +98,8 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	s.Prices = price.New(c.DB, c.Clock, c.Bus)
 	s.Report = report.New(c.DB, c.Clock)
+	s.Margin = margin.New(c.DB, c.Clock, s.Report)
+	s.Prices.SetCosts(s.Margin)
 	if err := s.openPayments(); err != nil {
 		return err
 	}
@@ -162,6 +166,7 @@ func (s *Server) startWorker() error {
 	}
 	s.life.run("fence", func(ctx context.Context) error { fencer.Run(ctx); return nil })
 	s.life.run("sweep of sign-ins", s.Tenants.RunSweeps)
+	s.life.run("margin", s.Margin.Run)
 	return s.startReconcile()
 }
 
