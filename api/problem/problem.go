@@ -52,9 +52,25 @@ func write(w http.ResponseWriter, r *http.Request, err error, say envelope) {
 		h.Set("Retry-After", strconv.FormatInt(int64((f.RetryAfter+time.Second-1)/time.Second), 10))
 		h.Set("Retry-After-Ms", strconv.FormatInt(max(f.RetryAfter.Milliseconds(), 1), 10))
 	}
+	budget(h, f.Budget)
 	w.WriteHeader(f.Kind.Status())
 	if text, err := json.Marshal(body); err == nil {
 		_, _ = w.Write(append(text, '\n')) // a failed write means that the caller has gone
+	}
+}
+
+// budget says what is left of the budget that refused.
+func budget(h http.Header, b *fault.Budget) {
+	if b == nil {
+		return
+	}
+	h.Set("X-Budget-Scope", b.Scope)
+	h.Set("X-Budget-Remaining-Usd", b.RemainingUSD)
+	if b.LimitUSD != "" {
+		h.Set("X-Budget-Limit-Usd", b.LimitUSD)
+	}
+	if !b.Reset.IsZero() {
+		h.Set("X-Budget-Reset", b.Reset.UTC().Format(time.RFC3339))
 	}
 }
 

@@ -92,6 +92,25 @@ func TestWhatCallersMayRelyOn(t *testing.T) {
 	}
 }
 
+// A refusal for money says which budget refused and what of it is left.
+func TestWhatIsLeftIsInHeaders(t *testing.T) {
+	reset := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	for want, b := range map[string]*fault.Budget{
+		"key|10|0.25|2026-12-01T00:00:00Z": {Scope: "key", LimitUSD: "10", RemainingUSD: "0.25", Reset: reset},
+		"balance||0|":                      {Scope: "balance", RemainingUSD: "0"},
+		"|||":                              nil,
+	} {
+		f := fault.New(fault.OutOfCredit, "Used up.")
+		f.Budget = b
+		w := httptest.NewRecorder()
+		JSON(w, httptest.NewRequest(http.MethodGet, "/", nil), f)
+		h := w.Header()
+		if got := strings.Join([]string{h.Get("X-Budget-Scope"), h.Get("X-Budget-Limit-Usd"), h.Get("X-Budget-Remaining-Usd"), h.Get("X-Budget-Reset")}, "|"); got != want {
+			t.Errorf("headers %q, want %q", got, want)
+		}
+	}
+}
+
 func TestProblemJSON(t *testing.T) {
 	w := httptest.NewRecorder()
 	JSON(w, httptest.NewRequest("POST", "/api/v1/orgs", nil), fault.New(fault.Invalid, "Name it.").WithParam("name").WithCode("required"))

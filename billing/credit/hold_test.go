@@ -35,9 +35,12 @@ func TestHoldTakesFromEveryBudgetOrNone(t *testing.T) {
 		t.Error(err)
 	}
 	f := mustRefuse(t, a, p, 2*usd, fault.OutOfCredit)
-	if f.Code != "insufficient_quota" || !strings.HasPrefix(f.Message, "What is left of the API key's monthly budget of 10 USD does not cover this request. It resets on 1 ") ||
+	if f.Code != "insufficient_quota" || !strings.HasPrefix(f.Message, "What is left of the API key's monthly budget of 10 USD does not cover this request: 1 USD. It resets on 1 ") ||
 		!strings.HasSuffix(f.Message, " at 00:00 (Europe/Berlin).") {
 		t.Errorf("%s: %s", f.Code, f.Message)
+	}
+	if b := f.Budget; b == nil || b.Scope != "key" || b.LimitUSD != "10" || b.RemainingUSD != "1" || !b.Reset.After(time.Now()) {
+		t.Errorf("what is left: %+v", b)
 	}
 	other := mustHold(t, a, h.key(t, p), 11*usd) // of the project's 20, 9 are taken
 	f = mustRefuse(t, a, h.key(t, p), 1, fault.OutOfCredit)

@@ -131,20 +131,21 @@ func (w *wallet) addPot(b found, now time.Time) {
 	w.pots[b.id], w.byKey[b.need.key] = p, p
 }
 
-// refusal says in words which budget does not suffice and when it begins anew.
-func refusal(p *pot, zone string, short bool) error {
+// refusal says in words which budget does not suffice, what of it is left, and when it begins anew.
+func refusal(p *pot, zone string) error {
+	left := max(0, p.free()+p.headroom)
 	whose := map[Scope]string{OrgScope: "organization", ProjectScope: "project", KeyScope: "API key"}[p.key.scope]
 	if p.key.kind == kindBalance {
 		message := "The organization's credit is used up. Add credit to continue."
-		if short {
-			message = "The organization's credit does not cover this request. Add credit, or lower the request's maximum of output tokens."
+		if left > 0 {
+			message = fmt.Sprintf("The organization's credit does not cover this request: %s USD is left. Add credit, or lower the request's maximum of output tokens.", left)
 		}
-		return fault.New(fault.OutOfCredit, "%s", message).WithCode("insufficient_quota")
+		return fault.New(fault.OutOfCredit, "%s", message).WithCode("insufficient_quota").WithBudget(fault.Budget{Scope: kindBalance, RemainingUSD: left.String()})
 	}
 	adjective := map[period.Kind]string{period.Day: "daily ", period.Week: "weekly ", period.Month: "monthly "}[p.key.period]
 	message := fmt.Sprintf("The %s's %sbudget of %s USD is used up.", whose, adjective, p.cap)
-	if short {
-		message = fmt.Sprintf("What is left of the %s's %sbudget of %s USD does not cover this request.", whose, adjective, p.cap)
+	if left > 0 {
+		message = fmt.Sprintf("What is left of the %s's %sbudget of %s USD does not cover this request: %s USD.", whose, adjective, p.cap, left)
 	}
 	if !p.span.End.IsZero() {
 		end := p.span.End
@@ -153,5 +154,6 @@ func refusal(p *pot, zone string, short bool) error {
 		}
 		message += " It resets on " + end.Format("2 January 2006 at 15:04") + " (" + zone + ")."
 	}
-	return fault.New(fault.OutOfCredit, "%s", message).WithCode("insufficient_quota")
+	return fault.New(fault.OutOfCredit, "%s", message).WithCode("insufficient_quota").
+		WithBudget(fault.Budget{Scope: string(p.key.scope), LimitUSD: p.cap.String(), RemainingUSD: left.String(), Reset: p.span.End})
 }

@@ -81,7 +81,7 @@ func (w *wallet) try(a *Allotments, x *waiter, now time.Time) {
 	default:
 		if p := r.refused(x.amount, now); p != nil {
 			a.stats.refusals.Add(1)
-			x.finish(refusal(p, r.zone, p.free()+p.headroom > 0))
+			x.finish(refusal(p, r.zone))
 			return
 		}
 		for _, p := range r.pots {

@@ -55,6 +55,7 @@ type Fault struct {
 	Code       string        // machine-readable reason, for example "model_not_found"; may be empty
 	Param      string        // the request field at fault; may be empty
 	RetryAfter time.Duration // for Limited and Unavailable; 0 = not said
+	Budget     *Budget       // for OutOfCredit: which one refused; nil = not said
 	Cause      error         // for the log only
 }
 
