@@ -44,6 +44,8 @@ var rules = []rule{
 		why: "the agent is a small static binary on machines that must not hold database access"},
 	{from: "api/...", never: []string{"web/...", "cmd/..."}, why: "an API must not depend on pages"},
 	{from: "web/...", never: []string{"api/...", "cmd/..."}, why: "pages must not depend on API handlers: both stand on the domain"},
+	{from: "billing/topup", never: []string{"billing/stripegw/...", "billing/stripefake"},
+		why: "what a payment means must not depend on whose payment it is"},
 	{from: "...", never: []string{"github.com/stripe/stripe-go/v76/..."}, except: []string{"billing/stripegw", "billing/stripefake"},
 		why: "the payment provider stays in one room, so that its version can move"},
 	{from: "...", never: []string{"github.com/parquet-go/parquet-go/..."}, except: []string{"billing/export"},

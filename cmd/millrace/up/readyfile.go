@@ -47,6 +47,7 @@ func (r Ready) print(w io.Writer, keyIsNew, simulated bool) {
 	if simulated {
 		fmt.Fprintf(w, "  Engines             simulated: real protocol and timing, made-up text\n")
 	}
+	fmt.Fprintf(w, "  Payments            test payments: no money moves, test cards are on the payment page\n")
 	fmt.Fprintf(w, "  Metrics             %s\n\n", r.MetricsURL)
 	if len(r.Models) > 0 {
 		fmt.Fprintf(w, "Try it:\n\n  curl %s/v1/chat/completions \\\n    -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' \\\n    -d '{\"model\": \"%s\", \"stream\": true, \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'\n\n", r.URL, key, r.Models[0])
