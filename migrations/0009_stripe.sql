@@ -18,7 +18,7 @@ SELECT tenant_table('payment_customers');
 -- payment provider before somebody else's change looks again.
 CREATE TABLE topups (
   org_id          uuid NOT NULL REFERENCES orgs (org_id),
-  id              uuid NOT NULL,
+  id              uuid NOT NULL UNIQUE,   -- chosen by a form, so another organization's is refused
   kind            text NOT NULL CHECK (kind IN ('manual', 'auto')),
   state           text NOT NULL CHECK (state IN ('created', 'open', 'processing', 'retrying', 'succeeded', 'failed', 'expired')),
   cents           bigint NOT NULL CHECK (cents > 0),  -- US cents

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stripe/stripe-go/v76"
 
+	"millrace/billing/topup"
 	"millrace/internal/fault"
 )
 
@@ -29,5 +30,5 @@ func translate(err error) error {
 	case e.HTTPStatusCode >= http.StatusInternalServerError, e.HTTPStatusCode == http.StatusConflict, e.HTTPStatusCode == 0:
 		return fault.Wrap(cause, fault.Unavailable, "The payment provider cannot be reached. Try again in a moment.")
 	}
-	return fault.Wrap(cause, fault.Upstream, "The payment provider refused the request. Please tell support.")
+	return fault.New(fault.Upstream, "The payment provider refused the request. Please tell support.").WithCode(topup.CodeRefused).WithCause(cause)
 }

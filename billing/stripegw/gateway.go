@@ -149,7 +149,7 @@ func params(ctx context.Context, key string) stripe.Params {
 // CreateCustomer makes an organization known; asked twice on a day it is the same one.
 func (g *Gateway) CreateCustomer(ctx context.Context, c topup.NewCustomer) (string, error) {
 	org := ids.Format(ids.Org, c.Org)
-	p := &stripe.CustomerParams{Params: params(ctx, "customer:"+org), Name: stripe.String(c.Name)}
+	p := &stripe.CustomerParams{Params: params(ctx, "customer:"+org+":"+c.After), Name: stripe.String(c.Name)}
 	p.AddMetadata("org_id", org)
 	if c.Email != "" {
 		p.Email = stripe.String(c.Email)

@@ -49,7 +49,7 @@ func (s *Service) Consent(ctx context.Context, by tenants.Actor, in AutoInput) (
 var errNoCard = fault.New(fault.Invalid, "Give a card first.").WithCode("no_card")
 
 func consent(in AutoInput, card string) string {
-	return fmt.Sprintf("Whenever my balance falls below $%s, charge %s without asking me again, to bring the balance to $%s, and never more than $%s in a calendar month. I can turn this off at any time.",
+	return fmt.Sprintf("Whenever my balance falls below $%s, charge the card that I keep here (now %s) without asking me again, to bring the balance to $%s, and never more than $%s in a calendar month. I can turn this off at any time.",
 		in.Below, card, in.To, in.MonthlyMax)
 }
 

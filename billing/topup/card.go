@@ -24,6 +24,13 @@ func (s *Service) AddCard(ctx context.Context, by tenants.Actor, org, key ids.ID
 	if err != nil {
 		return "", err
 	}
+	// The same key gives the page as it was when it was made: one that was used must not bring its card back.
+	if x, err = s.c.Gateway.Session(ctx, x.ID); err != nil {
+		return "", err
+	}
+	if x.State != SessionOpen {
+		return "", fault.New(fault.Conflict, "This form was used already. Load it anew.").WithCode("form_sent")
+	}
 	return x.URL, s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
 		return r.BeginSetup(ctx, q.BeginSetupParams{OrgID: org, SetupID: &x.ID, UpdatedAt: s.now()})
 	})

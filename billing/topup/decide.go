@@ -60,6 +60,9 @@ func decide(t q.Topup, customer string, s sight, now time.Time) (outlook, error)
 		if t.KeepCard && State(t.State) != Succeeded {
 			out.card = p.Card
 		}
+		if Kind(t.Kind) == Auto && next.DisputedCents > t.DisputedCents {
+			out.pause = PauseDispute
+		}
 	case p.State == PaymentDeclined && Kind(t.Kind) == Auto && !over(State(t.State)) && p.Attempt == int(t.Attempt):
 		out.pause = decline(&next, p.Decline, now)
 	case p.State == PaymentDeclined:

@@ -8,6 +8,9 @@ import (
 	"millrace/internal/ids"
 )
 
+// CodeRefused marks the fault of a call that the payment provider refuses however often it is made.
+const CodeRefused = "payment_refused"
+
 // Gateway is the payment provider: *stripegw.Gateway. Its errors are faults: Unavailable when it cannot be asked (the
 // outcome of what was asked is then unknown), NotFound, Conflict for what it refuses for good. Every change carries a key:
 // asking again with the same key and the same words changes nothing more.
@@ -38,6 +41,7 @@ type NewCustomer struct {
 	Org   ids.ID
 	Name  string
 	Email string // may be empty
+	After string // the customer that it replaces, which the payment provider knows no more; "" = none
 }
 
 // Checkout asks for a page.

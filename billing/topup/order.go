@@ -43,9 +43,12 @@ func (s *Service) Start(ctx context.Context, by tenants.Actor, in NewTopup) (Top
 	if State(t.State) != Created {
 		return topupOf(t), nil
 	}
-	page := s.page(in.ID)
-	session, err := s.c.Gateway.OpenCheckout(ctx, Checkout{Key: ledgerKey(t, "checkout"), Customer: customer, Topup: t.ID, Cents: t.Cents, KeepCard: t.KeepCard,
-		Done: page, Back: page, Expires: t.CreatedAt.Add(pageLife)})
+	session, err := s.openPage(ctx, t, customer)
+	if fault.Is(err, fault.NotFound) { // deleted over there, or the key leads to another account now
+		if customer, err = s.anotherCustomer(ctx, in.Org, customer); err == nil {
+			session, err = s.openPage(ctx, t, customer)
+		}
+	}
 	if err != nil {
 		return Topup{}, err
 	}
@@ -59,16 +62,35 @@ func (s *Service) Start(ctx context.Context, by tenants.Actor, in NewTopup) (Top
 	return topupOf(next.row), nil
 }
 
+func (s *Service) openPage(ctx context.Context, t q.Topup, customer string) (Session, error) {
+	page := s.page(t.ID)
+	return s.c.Gateway.OpenCheckout(ctx, Checkout{Key: ledgerKey(t, "checkout:"+customer), Customer: customer, Topup: t.ID, Cents: t.Cents, KeepCard: t.KeepCard,
+		Done: page, Back: page, Expires: t.CreatedAt.Add(pageLife)})
+}
+
 // page is where a customer sees what became of a top-up.
 func (s *Service) page(id ids.ID) string {
 	return s.c.PublicURL + "/billing/credits/" + ids.Format(ids.Topup, id)
 }
+
+// maxOpen bounds the payment pages of one organization that are open: the payment provider's patience is everybody's.
+const maxOpen = 10
 
 // insert makes the row, or finds the one that the same form made before.
 func (s *Service) insert(ctx context.Context, by tenants.Actor, in NewTopup) (t q.Topup, err error) {
 	now := s.now()
 	giveUp := now.Add(afterPage)
 	err = s.system(ctx, func(tx pgx.Tx, r *q.Queries) (err error) {
+		open, err := r.OpenTopups(ctx, q.OpenTopupsParams{OrgID: in.Org, Since: now.Add(-pageLife)})
+		if err != nil {
+			return fmt.Errorf("topup: count: %w", err)
+		}
+		if open >= maxOpen {
+			if t, err = r.Topup(ctx, q.TopupParams{OrgID: in.Org, ID: in.ID}); err == nil {
+				return nil
+			}
+			return fault.New(fault.Limited, "%d payment pages are open already. Finish one of them, or wait half an hour.", maxOpen).WithCode("too_many_topups")
+		}
 		t, err = r.InsertTopup(ctx, q.InsertTopupParams{OrgID: in.Org, ID: in.ID, Kind: string(Manual), Cents: in.Cents, KeepCard: in.KeepCard, CreatedBy: by.Name(),
 			Now: now, NextAt: &giveUp})
 		if err == nil {
@@ -97,7 +119,42 @@ func (s *Service) customer(ctx context.Context, org ids.ID) (id string, err erro
 	if err == nil || !fault.Is(err, fault.NotFound) {
 		return known.CustomerID, err
 	}
-	in := NewCustomer{Org: org}
+	if id, err = s.createCustomer(ctx, org, ""); err != nil {
+		return "", err
+	}
+	err = s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
+		if err := r.InsertPaymentCustomer(ctx, q.InsertPaymentCustomerParams{OrgID: org, CustomerID: id, Now: s.now()}); err != nil {
+			return fmt.Errorf("topup: keep a customer: %w", err)
+		}
+		id, err = customerOf(ctx, r, org) // somebody else's, if that one was faster
+		return err
+	})
+	return id, err
+}
+
+func customerOf(ctx context.Context, r *q.Queries, org ids.ID) (string, error) {
+	row, err := r.PaymentCustomer(ctx, org)
+	return row.CustomerID, found(err, "customer at the payment provider")
+}
+
+// anotherCustomer makes the organization known anew at a payment provider that knows it no more.
+func (s *Service) anotherCustomer(ctx context.Context, org ids.ID, gone string) (id string, err error) {
+	fresh, err := s.createCustomer(ctx, org, gone)
+	if err != nil {
+		return "", err
+	}
+	err = s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
+		if err := r.ReplacePaymentCustomer(ctx, q.ReplacePaymentCustomerParams{OrgID: org, Fresh: fresh, Gone: gone, Now: s.now()}); err != nil {
+			return fmt.Errorf("topup: replace a customer: %w", err)
+		}
+		id, err = customerOf(ctx, r, org)
+		return err
+	})
+	return id, err
+}
+
+func (s *Service) createCustomer(ctx context.Context, org ids.ID, after string) (id string, err error) {
+	in := NewCustomer{Org: org, After: after}
 	err = s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
 		row, err := r.GetOrg(ctx, org)
 		if err != nil {
@@ -113,18 +170,7 @@ func (s *Service) customer(ctx context.Context, org ids.ID) (id string, err erro
 	if err != nil {
 		return "", err
 	}
-	if id, err = s.c.Gateway.CreateCustomer(ctx, in); err != nil {
-		return "", err
-	}
-	err = s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
-		if err := r.InsertPaymentCustomer(ctx, q.InsertPaymentCustomerParams{OrgID: org, CustomerID: id, Now: s.now()}); err != nil {
-			return fmt.Errorf("topup: keep a customer: %w", err)
-		}
-		row, err := r.PaymentCustomer(ctx, org) // somebody else's, if that one was faster
-		id = row.CustomerID
-		return err
-	})
-	return id, err
+	return s.c.Gateway.CreateCustomer(ctx, in)
 }
 
 // Look shows a top-up to a customer who comes back from the payment page, as it is now at the payment provider.
@@ -141,7 +187,7 @@ func (s *Service) Look(ctx context.Context, by tenants.Actor, org, id ids.ID) (T
 		return topupOf(t), err
 	}
 	fresh, err := s.Fulfil(ctx, org, id)
-	if fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Upstream) {
+	if fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Upstream) || fault.Is(err, fault.NotFound) {
 		return topupOf(t), nil // what is known is better than nothing; the worker looks again
 	}
 	return fresh, err

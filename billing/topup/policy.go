@@ -15,7 +15,8 @@ const (
 	PauseDeclined Pause = "declined"                // declined for days
 	PauseCard     Pause = "card_refused"            // this card will not work again
 	PauseNoCard   Pause = "no_card"
-	PauseRunaway  Pause = "runaway" // far more often than it can be meant
+	PauseDispute  Pause = "disputed" // the card's owner says that a charge was not meant
+	PauseRunaway  Pause = "runaway"  // far more often than it can be meant
 )
 
 // Sentence is the reason for the customer, with what to do.
@@ -29,6 +30,8 @@ func (p Pause) Sentence() string {
 		return "Your bank refuses this card. Give a new card."
 	case PauseNoCard:
 		return "There is no card to charge. Give a card."
+	case PauseDispute:
+		return "A charge was disputed with your bank. Settle that first, then turn it on again."
 	case PauseRunaway:
 		return "It charged your card three times within a day, so it was stopped to be safe. Look at your usage, then turn it on again."
 	}

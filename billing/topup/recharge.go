@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -51,8 +52,8 @@ func (s *Service) need(ctx context.Context, r *q.Queries, org ids.ID) (n need, e
 	if n.auto, err = r.LockAutoRecharge(ctx, org); err != nil {
 		return n, found(err, "auto-recharge")
 	}
-	if n.balance, err = r.BalanceBudget(ctx, org); err != nil {
-		return n, found(err, "balance")
+	if n.balance, err = r.BalanceBudget(ctx, org); err != nil && !errors.Is(err, pgx.ErrNoRows) { // none: never had credit
+		return n, fmt.Errorf("topup: balance: %w", err)
 	}
 	cents, err := r.PendingTopupCents(ctx, org)
 	n.pending = nano(cents)
@@ -148,6 +149,11 @@ func (s *Service) charge(ctx context.Context, t q.Topup) error {
 	p, err := s.c.Gateway.Charge(ctx, Charge{Key: fmt.Sprintf("%s:%d", ledgerKey(t, "charge"), t.Attempt), Customer: customer.CustomerID, Method: text(customer.MethodID),
 		Topup: t.ID, Attempt: int(t.Attempt), Cents: t.Cents})
 	switch {
+	case refusedForGood(err):
+		refused := t
+		pause := decline(&refused, Decline{Code: "refused", Final: true}, s.now())
+		slog.WarnContext(ctx, "topup: a charge was refused for what it is; auto-recharge is paused", "topup", ids.Format(ids.Topup, t.ID), "cause", err)
+		return s.finish(ctx, t, outlook{row: refused, pause: pause})
 	case fault.Is(err, fault.Limited), err != nil && s.now().Sub(t.UpdatedAt) > unknownFor:
 		// The provider answers the same key with the same refusal for a day. Nothing was found under this attempt.
 		again := t
@@ -163,6 +169,16 @@ func (s *Service) charge(ctx context.Context, t q.Topup) error {
 		return err
 	}
 	return s.finish(ctx, t, next)
+}
+
+// refusedForGood reports that the payment provider refused a charge for what it is: without a card of this customer that it
+// knows, another try is refused too.
+func refusedForGood(err error) bool {
+	if err == nil {
+		return false
+	}
+	f := fault.Of(err)
+	return f.Kind == fault.NotFound || f.Code == CodeRefused
 }
 
 // wanted reports whether the balance is still low and the customer still allows it.

@@ -11,6 +11,7 @@ import (
 	"millrace/billing/stripefake"
 	"millrace/billing/topup"
 	"millrace/internal/fault"
+	"millrace/internal/ids"
 )
 
 // allow sets auto-recharge up for a customer with a card and 10 USD left.
@@ -204,7 +205,13 @@ func TestDeclines(t *testing.T) {
 // giveCard keeps a card by a page, as a customer does.
 func (w *world) giveCard(number string) {
 	w.t.Helper()
-	url, err := w.topups.AddCard(context.Background(), w.owner, w.org, newID())
+	w.giveCardBy(newID(), number)
+}
+
+// giveCardBy does so by a form that has a key.
+func (w *world) giveCardBy(key ids.ID, number string) {
+	w.t.Helper()
+	url, err := w.topups.AddCard(context.Background(), w.owner, w.org, key)
 	w.must(err)
 	page := url[strings.LastIndex(url, "/")+1:]
 	w.pay(page, stripefake.Way{Number: number, Confirmed: true})

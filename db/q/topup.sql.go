@@ -440,6 +440,23 @@ func (q *Queries) NoteMonthFull(ctx context.Context, arg NoteMonthFullParams) er
 	return err
 }
 
+const openTopups = `-- name: OpenTopups :one
+SELECT count(*) FROM topups WHERE org_id = $1 AND kind = 'manual' AND state IN ('created', 'open') AND created_at > $2
+`
+
+type OpenTopupsParams struct {
+	OrgID ids.ID
+	Since time.Time
+}
+
+// How many payment pages of an organization are open.
+func (q *Queries) OpenTopups(ctx context.Context, arg OpenTopupsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, openTopups, arg.OrgID, arg.Since)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const operatorPeople = `-- name: OperatorPeople :many
 SELECT email FROM users WHERE is_operator AND disabled_at IS NULL ORDER BY email
 `
@@ -476,8 +493,8 @@ func (q *Queries) OrgOfSetup(ctx context.Context, setupID *string) (ids.ID, erro
 }
 
 const orgsToRecharge = `-- name: OrgsToRecharge :many
-SELECT a.org_id FROM auto_recharges a JOIN orgs o USING (org_id) JOIN budgets b ON b.org_id = a.org_id AND b.kind = 'balance'
-WHERE a.enabled AND a.paused = '' AND o.suspended_at IS NULL AND b.cap_nano - b.settled_nano - b.outstanding_nano < a.below_nano
+SELECT a.org_id FROM auto_recharges a JOIN orgs o USING (org_id) LEFT JOIN budgets b ON b.org_id = a.org_id AND b.kind = 'balance'
+WHERE a.enabled AND a.paused = '' AND o.suspended_at IS NULL AND COALESCE(b.cap_nano - b.settled_nano - b.outstanding_nano, 0) < a.below_nano
   AND NOT EXISTS (SELECT FROM topups t WHERE t.org_id = a.org_id AND t.kind = 'auto' AND t.state IN ('created', 'processing', 'retrying'))
 ORDER BY a.org_id LIMIT $1
 `
@@ -657,6 +674,30 @@ func (q *Queries) PendingTopupCents(ctx context.Context, orgID ids.ID) (int64, e
 	var cents int64
 	err := row.Scan(&cents)
 	return cents, err
+}
+
+const replacePaymentCustomer = `-- name: ReplacePaymentCustomer :exec
+UPDATE payment_customers SET customer_id = $1, method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL, setup_id = NULL,
+  updated_at = $2
+WHERE org_id = $3 AND customer_id = $4
+`
+
+type ReplacePaymentCustomerParams struct {
+	Fresh string
+	Now   time.Time
+	OrgID ids.ID
+	Gone  string
+}
+
+// The payment provider knows the old one no more; the card went with it.
+func (q *Queries) ReplacePaymentCustomer(ctx context.Context, arg ReplacePaymentCustomerParams) error {
+	_, err := q.db.Exec(ctx, replacePaymentCustomer,
+		arg.Fresh,
+		arg.Now,
+		arg.OrgID,
+		arg.Gone,
+	)
+	return err
 }
 
 const resumeAutoRecharge = `-- name: ResumeAutoRecharge :execrows

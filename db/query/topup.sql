@@ -17,6 +17,16 @@ UPDATE payment_customers SET setup_id = NULL, updated_at = $2 WHERE setup_id = $
 INSERT INTO payment_customers (org_id, customer_id, created_at, updated_at) VALUES ($1, $2, sqlc.arg(now), sqlc.arg(now))
 ON CONFLICT (org_id) DO NOTHING;
 
+-- name: ReplacePaymentCustomer :exec
+-- The payment provider knows the old one no more; the card went with it.
+UPDATE payment_customers SET customer_id = sqlc.arg(fresh), method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL, setup_id = NULL,
+  updated_at = sqlc.arg(now)
+WHERE org_id = sqlc.arg(org_id) AND customer_id = sqlc.arg(gone);
+
+-- name: OpenTopups :one
+-- How many payment pages of an organization are open.
+SELECT count(*) FROM topups WHERE org_id = $1 AND kind = 'manual' AND state IN ('created', 'open') AND created_at > sqlc.arg(since);
+
 -- name: KeepPaymentMethod :execrows
 UPDATE payment_customers SET method_id = $2, card_brand = $3, card_last4 = $4, card_expiry = $5, updated_at = $6 WHERE org_id = $1;
 
@@ -109,8 +119,8 @@ UPDATE auto_recharges SET month_full_at = sqlc.arg(now)::timestamptz WHERE org_i
 
 -- name: OrgsToRecharge :many
 -- Organizations whose balance is below what they said. What they wait for already is looked at under the lock.
-SELECT a.org_id FROM auto_recharges a JOIN orgs o USING (org_id) JOIN budgets b ON b.org_id = a.org_id AND b.kind = 'balance'
-WHERE a.enabled AND a.paused = '' AND o.suspended_at IS NULL AND b.cap_nano - b.settled_nano - b.outstanding_nano < a.below_nano
+SELECT a.org_id FROM auto_recharges a JOIN orgs o USING (org_id) LEFT JOIN budgets b ON b.org_id = a.org_id AND b.kind = 'balance'
+WHERE a.enabled AND a.paused = '' AND o.suspended_at IS NULL AND COALESCE(b.cap_nano - b.settled_nano - b.outstanding_nano, 0) < a.below_nano
   AND NOT EXISTS (SELECT FROM topups t WHERE t.org_id = a.org_id AND t.kind = 'auto' AND t.state IN ('created', 'processing', 'retrying'))
 ORDER BY a.org_id LIMIT sqlc.arg(max_rows);
 
