@@ -2,9 +2,11 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -58,7 +60,32 @@ func books(ctx context.Context, tx pgx.Tx, r *Report) error {
 	r.same(Ledger, "transactions that do not balance", Count, 0, int64(len(book.Unbalanced)), int64(len(book.Unbalanced)))
 	r.same(Ledger, "balances that are not their entries", Count, 0, int64(len(book.Drifted)), int64(len(book.Drifted)))
 	r.same(Ledger, "lots that are not their moves, or not the credit they make up", Count, 0, int64(len(book.Lots)), int64(len(book.Lots)))
-	r.Lines = append(r.Lines, Line{Side: Payments, Name: "Stripe", Unit: Nano, Explained: true, Note: "off"})
+	return payments(ctx, queries, r)
+}
+
+// payments compares what top-ups brought in, less what went back and fees, with what the ledger says is at the payment
+// provider; then it tells what comparing with the provider's own lists found last.
+func payments(ctx context.Context, queries *q.Queries, r *Report) error {
+	p, err := queries.TopupsAgainstLedger(ctx)
+	if err != nil {
+		return err
+	}
+	r.same(Payments, "ledger: money at the payment provider", Nano, p.Topups, p.Ledger, p.Difference)
+	line := Line{Side: Payments, Name: "payment provider's own lists", Unit: Count, Explained: true, Note: "never compared: payments are off, or an hour has not passed"}
+	check, err := queries.NewestStripeCheck(ctx)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+	case err != nil:
+		return err
+	default:
+		line.Left, line.Right = check.Payments, check.Payments-check.Differences
+		line.Difference, line.Explained = check.Differences, check.Differences == 0
+		line.Note = "compared at " + check.At.UTC().Format(time.RFC3339)
+		if check.Problem != "" {
+			line.Note += ", not to the end: " + check.Problem
+		}
+	}
+	r.Lines = append(r.Lines, line)
 	return nil
 }
 

@@ -54,7 +54,7 @@ func TestEveryDifferenceHasItsClass(t *testing.T) {
 			t.Errorf("%s: %+v", name, l)
 		}
 	}
-	if l := find(r, "Stripe", ""); l.Note != "off" {
+	if l := find(r, "ledger: money at the payment provider", ""); l.Left != 0 || l.Right != 0 || !l.Explained {
 		t.Errorf("%+v", l)
 	}
 }

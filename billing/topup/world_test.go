@@ -184,6 +184,13 @@ func (w *world) sound() {
 		if err == nil && !r.Sound() {
 			w.t.Errorf("the books are not sound: %+v", r)
 		}
+		if err != nil {
+			return err
+		}
+		p, err := q.New(tx).TopupsAgainstLedger(context.Background())
+		if p.Difference != 0 {
+			w.t.Errorf("the payment provider has %s by the top-ups, %s by the ledger", money.Nano(p.Topups), money.Nano(p.Ledger))
+		}
 		return err
 	}))
 }

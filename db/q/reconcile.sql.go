@@ -213,6 +213,29 @@ func (q *Queries) InsertReconcileRun(ctx context.Context, arg InsertReconcileRun
 	return err
 }
 
+const newestStripeCheck = `-- name: NewestStripeCheck :one
+SELECT at, payments, jsonb_array_length(differences)::bigint AS differences, problem FROM stripe_checks ORDER BY at DESC LIMIT 1
+`
+
+type NewestStripeCheckRow struct {
+	At          time.Time
+	Payments    int64
+	Differences int64
+	Problem     string
+}
+
+func (q *Queries) NewestStripeCheck(ctx context.Context) (NewestStripeCheckRow, error) {
+	row := q.db.QueryRow(ctx, newestStripeCheck)
+	var i NewestStripeCheckRow
+	err := row.Scan(
+		&i.At,
+		&i.Payments,
+		&i.Differences,
+		&i.Problem,
+	)
+	return i, err
+}
+
 const outstandingAgainstAllotments = `-- name: OutstandingAgainstAllotments :one
 WITH a AS (
   SELECT org_id, budget_id, sum(allotted_nano - used_nano - returned_nano) AS rest FROM allotments GROUP BY org_id, budget_id
@@ -450,5 +473,30 @@ func (q *Queries) TokensWithoutAttempt(ctx context.Context, since time.Time) (To
 	row := q.db.QueryRow(ctx, tokensWithoutAttempt, since)
 	var i TokensWithoutAttemptRow
 	err := row.Scan(&i.Events, &i.Prompt, &i.Generated)
+	return i, err
+}
+
+const topupsAgainstLedger = `-- name: TopupsAgainstLedger :one
+WITH t AS (
+  SELECT org_id, sum(cents - clawed_cents - fee_cents)::bigint * 10000000 AS nano FROM topups WHERE state = 'succeeded' GROUP BY org_id
+), l AS (
+  SELECT org_id, sum(amount_nano)::bigint AS nano FROM ledger_balances WHERE account = 'stripe_clearing' GROUP BY org_id
+)
+SELECT COALESCE(sum(t.nano), 0)::bigint AS topups, COALESCE(sum(l.nano), 0)::bigint AS ledger,
+       COALESCE(sum(abs(COALESCE(t.nano, 0) - COALESCE(l.nano, 0))), 0)::bigint AS difference
+FROM t FULL JOIN l USING (org_id)
+`
+
+type TopupsAgainstLedgerRow struct {
+	Topups     int64
+	Ledger     int64
+	Difference int64
+}
+
+// Organization by organization: the difference is every one's without its sign.
+func (q *Queries) TopupsAgainstLedger(ctx context.Context) (TopupsAgainstLedgerRow, error) {
+	row := q.db.QueryRow(ctx, topupsAgainstLedger)
+	var i TopupsAgainstLedgerRow
+	err := row.Scan(&i.Topups, &i.Ledger, &i.Difference)
 	return i, err
 }

@@ -161,3 +161,17 @@ SELECT (SELECT count(*) FROM quarantine WHERE resolved_at IS NULL) AS quarantine
 
 -- name: InsertReconcileRun :exec
 INSERT INTO reconcile_runs (id, at, watermark, unexplained, report) VALUES ($1, $2, $3, $4, $5);
+
+-- name: TopupsAgainstLedger :one
+-- Organization by organization: the difference is every one's without its sign.
+WITH t AS (
+  SELECT org_id, sum(cents - clawed_cents - fee_cents)::bigint * 10000000 AS nano FROM topups WHERE state = 'succeeded' GROUP BY org_id
+), l AS (
+  SELECT org_id, sum(amount_nano)::bigint AS nano FROM ledger_balances WHERE account = 'stripe_clearing' GROUP BY org_id
+)
+SELECT COALESCE(sum(t.nano), 0)::bigint AS topups, COALESCE(sum(l.nano), 0)::bigint AS ledger,
+       COALESCE(sum(abs(COALESCE(t.nano, 0) - COALESCE(l.nano, 0))), 0)::bigint AS difference
+FROM t FULL JOIN l USING (org_id);
+
+-- name: NewestStripeCheck :one
+SELECT at, payments, jsonb_array_length(differences)::bigint AS differences, problem FROM stripe_checks ORDER BY at DESC LIMIT 1;
