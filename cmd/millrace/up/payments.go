@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -36,7 +37,7 @@ func (u *instance) startPayments(public net.Listener) (*assembly.Payments, error
 	u.payments, err = stripefake.New(stripefake.Config{Clock: clock.System, Key: key, Secret: secret, PageURL: pages, Saved: saved,
 		Save: func(data []byte) error { return datafolder.WriteFile(u.folder.Path(paymentsFile), data, 0o600) }})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s, what the test payments remember: %w; remove it to begin anew (credit stays)", u.folder.Path(paymentsFile), err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
