@@ -211,6 +211,9 @@ type Outbox struct {
 type Message struct {
 	At      time.Time
 	To      string
+	Subject string
+	News    bool // holds no link: nothing has to be handed over
+	Sent    bool
 	Link    string // "" when used or expired
 	Expires time.Time
 	Used    bool

@@ -87,13 +87,13 @@ func (p *pages) outbox(c echo.Context) error {
 		return err
 	}
 	g := ui.Grid{
-		Caption: "Messages that were not mailed", Cards: true,
-		Columns: []ui.Column{{Name: "When"}, {Name: "To"}, {Name: "Status"}, {Name: "Link"}},
-		Empty:   ui.Blank{Icon: "mail", Title: "The outbox is empty", Text: "Sign-in links that people ask for wait here while no mail server is set."},
+		Caption: "Messages, newest first", Cards: true,
+		Columns: []ui.Column{{Name: "When"}, {Name: "To"}, {Name: "What", Wrap: true}, {Name: "Status"}, {Name: "Link"}},
+		Empty:   ui.Blank{Icon: "mail", Title: "The outbox is empty", Text: "Sign-in links, alerts and receipts wait here while no mail server is set."},
 	}
 	for i, m := range o.Items {
 		tone, state := m.state()
-		g.Rows = append(g.Rows, ui.Row{ui.At(m.At), ui.T(m.To), ui.N(ui.Tag(tone, state), state), ui.N(messageLink(i, m), "")})
+		g.Rows = append(g.Rows, ui.Row{ui.At(m.At), ui.T(m.To), ui.T(m.Subject), ui.N(ui.Tag(tone, state), state), ui.N(messageLink(i, m), "")})
 	}
 	page := ui.Page{Title: "Outbox", Path: Root + "/outbox", Lead: "A link signs its person in, once. Hand it only to them."}
 	return ui.Render(c, http.StatusOK, outboxPage(page, o, g))
@@ -101,6 +101,10 @@ func (p *pages) outbox(c echo.Context) error {
 
 func (m Message) state() (ui.Tone, string) {
 	switch {
+	case m.Sent:
+		return ui.Quiet, "mailed"
+	case m.News:
+		return ui.Quiet, "not mailed"
 	case m.Used:
 		return ui.Quiet, "used"
 	case m.Link == "":

@@ -108,11 +108,8 @@ func (b business) Outbox(ctx context.Context) (admin.Outbox, error) {
 	now := b.Clock.Now()
 	for i, m := range mails {
 		token := tokenOf(links[i])
-		if token == "" {
-			continue // news without a secret: nobody has to hand it over
-		}
-		x := admin.Message{At: m.CreatedAt, To: m.Recipient, Expires: states[token].Expires, Used: states[token].Used}
-		if !x.Used && x.Expires.After(now) {
+		x := admin.Message{At: m.CreatedAt, To: m.Recipient, Subject: m.Subject, News: token == "", Sent: m.SentAt != nil, Expires: states[token].Expires, Used: states[token].Used}
+		if !x.News && !x.Used && x.Expires.After(now) {
 			x.Link = links[i]
 		}
 		out.Items = append(out.Items, x)

@@ -41,7 +41,7 @@ func TestCreateCustomer(t *testing.T) {
 	// The owner's link waits in the outbox, works, and works once.
 	box, err := s.site.Business.Outbox(ctx)
 	s.must(err)
-	if box.Mails || len(box.Items) != 1 || box.Items[0].To != "cora@coral.example" || box.Items[0].Used || !box.Items[0].Expires.Equal(now.Add(tenants.LinkTTL)) {
+	if box.Mails || len(box.Items) != 5 || !box.Items[1].News || box.Items[1].Link != "" || box.Items[0].News || box.Items[0].To != "cora@coral.example" || box.Items[0].Used || !box.Items[0].Expires.Equal(now.Add(tenants.LinkTTL)) {
 		t.Fatalf("outbox %+v", box)
 	}
 	_, token, _ := strings.Cut(box.Items[0].Link, publicURL+"/login/link?t=")
@@ -56,7 +56,7 @@ func TestCreateCustomer(t *testing.T) {
 	}
 	s.must(s.tenants.RequestLink(t.Context(), "cora@coral.example"))
 	s.clock.Advance(tenants.LinkTTL)
-	if box, err = s.site.Business.Outbox(ctx); err != nil || len(box.Items) != 2 || box.Items[0].Used || box.Items[0].Link != "" {
+	if box, err = s.site.Business.Outbox(ctx); err != nil || len(box.Items) != 6 || box.Items[0].Used || box.Items[0].Link != "" {
 		t.Errorf("a link that is over: %+v, error %v", box.Items, err)
 	}
 	for name, x := range map[string]struct {
