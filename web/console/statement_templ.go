@@ -60,7 +60,7 @@ func statementDayPage(page ui.Page, g ui.Grid, paging ui.Paging, csv string) tem
 					var templ_7745c5c3_Var4 string
 					templ_7745c5c3_Var4, templ_7745c5c3_Err = templruntime.NewAttributeExpression(templ.SafeURL(csv)).ResolveURL(ctx)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `statement.templ`, Line: 9, Col: 44}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `console/statement.templ`, Line: 9, Col: 44}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var4)
 					if templ_7745c5c3_Err != nil {
