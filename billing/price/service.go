@@ -56,6 +56,10 @@ func (s *Service) Create(ctx context.Context, by tenants.Actor, d Draft) (Versio
 		if model.Free && !v.Free() {
 			return fault.New(fault.Invalid, "%s is a free model: every price must be 0.", model.Name).WithParam("prices")
 		}
+		if n := len(v.Terms.Tiers); n > 0 && v.Terms.Tiers[n-1].Above >= model.ContextTokens {
+			return fault.New(fault.Invalid, "%s takes at most %d tokens: no prompt reaches the tier above %d.", model.Name, model.ContextTokens,
+				v.Terms.Tiers[n-1].Above).WithParam("tiers")
+		}
 		before, err := predecessor(ctx, tx, v)
 		if err != nil {
 			return err

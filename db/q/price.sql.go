@@ -737,18 +737,24 @@ func (q *Queries) PriceVersion(ctx context.Context, id ids.ID) (PriceVersion, er
 }
 
 const pricedModel = `-- name: PricedModel :one
-SELECT id, name, free FROM models WHERE id = $1
+SELECT id, name, free, context_tokens FROM models WHERE id = $1
 `
 
 type PricedModelRow struct {
-	ID   ids.ID
-	Name string
-	Free bool
+	ID            ids.ID
+	Name          string
+	Free          bool
+	ContextTokens int64
 }
 
 func (q *Queries) PricedModel(ctx context.Context, id ids.ID) (PricedModelRow, error) {
 	row := q.db.QueryRow(ctx, pricedModel, id)
 	var i PricedModelRow
-	err := row.Scan(&i.ID, &i.Name, &i.Free)
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Free,
+		&i.ContextTokens,
+	)
 	return i, err
 }

@@ -31,7 +31,7 @@ ORDER BY (book = sqlc.arg(book)) DESC, effective_at DESC
 LIMIT 1;
 
 -- name: PricedModel :one
-SELECT id, name, free FROM models WHERE id = $1;
+SELECT id, name, free, context_tokens FROM models WHERE id = $1;
 
 -- ---- contracts -----------------------------------------------------------------------------------------------------------
 -- name: InsertPriceContract :one
