@@ -18,7 +18,7 @@ const (
 )
 
 type parquetEncoder struct {
-	w       *parquet.Writer
+	w       *parquet.GenericWriter[any]
 	columns []Column
 	rows    []parquet.Row
 }
@@ -28,7 +28,7 @@ func newParquet(w io.Writer, kind Kind, columns []Column) (*parquetEncoder, erro
 	if err != nil {
 		return nil, err
 	}
-	return &parquetEncoder{columns: columns, w: parquet.NewWriter(w, schema, parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest}),
+	return &parquetEncoder{columns: columns, w: parquet.NewGenericWriter[any](w, schema, parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest}),
 		parquet.CreatedBy("millrace", "", ""), parquet.MaxRowsPerRowGroup(groupRows), parquet.PageBufferSize(flushAt))}, nil
 }
 

@@ -5,7 +5,10 @@
 // times of our own making are not passed through it: "-0.5" must stay a number.
 package sheet
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 const (
 	// starts are what a formula or command can begin with; the wide forms are what East Asian input methods type.
@@ -20,11 +23,8 @@ func Text(s string) string {
 	if t == "" {
 		return s
 	}
-	for _, r := range t {
-		if strings.ContainsRune(starts, r) {
-			return "'" + s
-		}
-		break
+	if first, _ := utf8.DecodeRuneInString(t); strings.ContainsRune(starts, first) {
+		return "'" + s
 	}
 	return s
 }

@@ -53,7 +53,6 @@ type limitsView struct {
 	canCaps bool
 	rules   ui.Grid
 	alerts  ui.Grid
-	news    []ui.Option // scopes that a cap can be set on
 }
 
 func (p *pages) registerLimits(g *echo.Group, in func(echo.HandlerFunc) echo.HandlerFunc) {
