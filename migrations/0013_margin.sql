@@ -46,4 +46,6 @@ CREATE TABLE margin_orgs (
   cost_nano bigint,
   PRIMARY KEY (hour, unit_id, org_id, model_id)
 );
-GRANT SELECT, INSERT, UPDATE, DELETE ON margin_hours, margin_units, margin_orgs TO millrace_system;
+SELECT tenant_table('margin_orgs');
+REVOKE SELECT ON margin_orgs FROM millrace_app; -- what a customer costs is not his to know
+GRANT SELECT, INSERT, UPDATE, DELETE ON margin_hours, margin_units TO millrace_system;

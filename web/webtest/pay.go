@@ -22,7 +22,7 @@ func (w *world) payWorld() {
 	w.pay.card = &console.Card{Brand: "visa", Last4: "4242", Expiry: time.Date(2029, time.December, 31, 0, 0, 0, 0, time.UTC)}
 	w.pay.recharge = console.RechargeState{Recharge: console.Recharge{Below: usd("20"), To: usd("200"), MonthlyMax: usd("1000")}, On: true,
 		Paused: "Your bank refuses this card. Give a new card.", ThisMonth: usd("360"), MonthEnds: time.Date(2026, time.December, 1, 0, 0, 0, 0, Berlin),
-		Consent:   "Whenever my balance falls below $20, charge visa …4242 without asking me again, to bring the balance to $200, and never more than $1000 in a calendar month. I can turn this off at any time.",
+		Consent:   "Whenever my balance falls below $20, charge the card that I keep here (now visa …4242) without asking me again, to bring the balance to $200, and never more than $1000 in a calendar month. I can turn this off at any time.",
 		ConsentBy: "dana@acme.example", ConsentAt: ago(days(20))}
 	add := func(state string, amount, back string, auto bool, age time.Duration) {
 		t := console.Topup{ID: id(kindTopup, len(w.pay.topups)+1), At: ago(age), Amount: usd(amount), Back: usd(back), Auto: auto, State: state}
@@ -100,7 +100,7 @@ func (f *Fixture) Consent(_ context.Context, _ session.Viewer, r console.Recharg
 }
 
 func consentOf(below, to money.Nano) string {
-	return "Whenever my balance falls below $" + below.String() + ", charge visa …4242 without asking me again, to bring the balance to $" + to.String() + "."
+	return "Whenever my balance falls below $" + below.String() + ", charge the card that I keep here (now visa …4242) without asking me again, to bring the balance to $" + to.String() + "."
 }
 
 // SetRecharge turns it on.

@@ -79,7 +79,7 @@ func rechargeFlow(t *testing.T, b *webtest.Browser, url string, click func(strin
 		b.Do(chromedp.SetValue(chromedp.CSS("#"+field), value))
 	}
 	b.Load(click(`button[value="preview"]`))
-	const sentence = "Whenever my balance falls below $60, charge visa …4242 without asking me again, to bring the balance to $80, and never more than $100 in a calendar month."
+	const sentence = "Whenever my balance falls below $60, charge the card that I keep here (now visa …4242) without asking me again, to bring the balance to $80, and never more than $100 in a calendar month."
 	if got := text("form.form p.strong"); !strings.Contains(got, sentence) {
 		t.Errorf("the sentence of consent: %q", got)
 	}
