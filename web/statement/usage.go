@@ -31,8 +31,9 @@ type Booked struct {
 // Grid lists the requests. request gives where one leads to; nil = nowhere.
 func (u Usage) Grid(request func(ids.ID) string) ui.Grid {
 	g := ui.Grid{Caption: "Requests booked on " + u.Day.Format("2 January 2006"), Cards: true,
-		Columns: []ui.Column{{Name: "Request", Mono: true}, {Name: "Started"}, {Name: "Model"}, {Name: "Tokens", Num: true}, {Name: "Price version", Mono: true, Less: true}, {Name: "Transaction", Mono: true, Less: true}, {Name: "Charged", Num: true}},
-		Empty:   ui.Blank{Icon: "receipt", Title: "Nothing was charged", Text: "No request was booked on this day."}}
+		Columns: []ui.Column{{Name: "Request", Mono: true, Wrap: true}, {Name: "Started"}, {Name: "Model"}, {Name: "Tokens", Num: true}, {Name: "Price version", Mono: true, Less: true, Wrap: true},
+			{Name: "Transaction", Mono: true, Less: true, Wrap: true}, {Name: "Charged", Num: true}},
+		Empty: ui.Blank{Icon: "receipt", Title: "Nothing was charged", Text: "No request was booked on this day."}}
 	for _, b := range u.List {
 		id := ids.Format(ids.Request, b.ID)
 		name := ui.T(id)

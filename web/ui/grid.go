@@ -109,6 +109,8 @@ func (c Column) class() string {
 	switch {
 	case c.Num:
 		return "num"
+	case c.Mono && c.Wrap:
+		return "mono wrap"
 	case c.Mono:
 		return "mono"
 	case c.Wrap:
