@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"millrace/cmd/millrace/trial"
 )
@@ -23,7 +24,7 @@ func TestARepeatedPrefixIsFoundWhereItIs(t *testing.T) {
 	ask := func(c *customer, i int, tail string) trial.Answer {
 		return c.must(t, trial.Ask{Prompt: prefix(i) + tail, MaxTokens: 4})
 	}
-	known := metric(t, u, "millrace_route_prefix_blocks")
+	known := quiet(t, u, "millrace_route_prefix_blocks") // what earlier tests left on its way would count as ours
 	first := make([]trial.Answer, prefixes)
 	var wg sync.WaitGroup
 	for i := range first { // at once, so that both replicas get work
@@ -85,6 +86,20 @@ func metric(t testing.TB, u *trial.Up, name string) int {
 		t.Fatalf("metric %s: %q, %v", name, value, err)
 	}
 	return int(n)
+}
+
+// quiet is a metric's value once nothing has moved it for a while: nobody is asking, and news travel in milliseconds.
+func quiet(t testing.TB, u *trial.Up, name string) int {
+	t.Helper()
+	const while = time.Second
+	last, since := metric(t, u, name), time.Now()
+	eventually(t, name+" is quiet", func() bool {
+		if now := metric(t, u, name); now != last {
+			last, since = now, time.Now()
+		}
+		return time.Since(since) >= while
+	})
+	return last
 }
 
 // A prompt that grows turn by turn stays where it began.
