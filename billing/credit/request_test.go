@@ -223,3 +223,27 @@ func TestAReversalMayLeaveADebt(t *testing.T) {
 	h.grant(t, p.Org, 6*usd)
 	h.soundBooks(t, p.Org)
 }
+
+// What ended unused was taken already, and what lies at the payment provider is not ours to turn round.
+func TestWhatCannotBeReversed(t *testing.T) {
+	h := open(t)
+	p := h.org(t, 3*usd)
+	h.ending(t, p.Org, credit.Promotional, 2*usd)
+	given := lastTxn(h, t, p.Org, ledger.Grant)
+	if _, err := h.desk.Expire(t.Context(), time.Now().Add(3*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	var fee ids.ID
+	h.system(t, func(tx pgx.Tx) (err error) {
+		fee, _, err = ledger.Post(t.Context(), tx, ledger.Txn{Org: p.Org, Kind: ledger.Adjustment, Key: "fee",
+			Entries: []ledger.Entry{ledger.Debit(ledger.Fees, usd), ledger.Credit(ledger.StripeClearing, usd)}})
+		return err
+	})
+	for what, txn := range map[string]ids.ID{"credit that ended": given, "a payment provider's fee": fee} {
+		_, err := h.desk.Ask(t.Context(), ann, credit.Ask{Org: p.Org, Kind: credit.ReversalRequest, Txn: txn, Reason: "a slip", IdempotencyKey: ids.New().String()})
+		if !fault.Is(err, fault.Conflict) {
+			t.Errorf("%s was reversed: %v", what, err)
+		}
+	}
+	h.soundBooks(t, p.Org)
+}

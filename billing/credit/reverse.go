@@ -3,6 +3,7 @@ package credit
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -49,9 +50,8 @@ func (d *Desk) reversible(ctx context.Context, tx pgx.Tx, org, id ids.ID) (*reve
 		return nil, missing
 	}
 	r := &reversal{txn: id, kind: ledger.Kind(rows[0].Kind), memo: rows[0].Memo}
-	switch r.kind {
-	case ledger.Grant, ledger.Adjustment, ledger.Expiry:
-	default:
+	atProvider := slices.ContainsFunc(rows, func(e q.LedgerTxnRow) bool { return e.Account == string(ledger.StripeClearing) })
+	if booked := []ledger.Kind{ledger.Grant, ledger.Adjustment, ledger.Expiry}; atProvider || !slices.Contains(booked, r.kind) {
 		return nil, fault.New(fault.Conflict, "A transaction of the kind %s cannot be reversed. Correct it by an adjustment.", r.kind).WithCode("not_reversible").WithParam("txn")
 	}
 	for _, e := range rows {
@@ -61,8 +61,16 @@ func (d *Desk) reversible(ctx context.Context, tx pgx.Tx, org, id ids.ID) (*reve
 	if err != nil {
 		return nil, fmt.Errorf("credit: the lot of a transaction: %w", err)
 	}
-	if len(lots) > 0 {
-		r.lot = lots[0].LotID
+	if len(lots) == 0 {
+		return r, nil
+	}
+	r.lot = lots[0].LotID
+	ended, err := queries.LotEnded(ctx, q.LotEndedParams{OrgID: org, LotID: r.lot})
+	if err != nil {
+		return nil, fmt.Errorf("credit: whether a lot ended: %w", err)
+	}
+	if ended { // it would be taken twice
+		return nil, fault.New(fault.Conflict, "Part of this credit ended unused. Correct what is left of it by an adjustment.").WithCode("not_reversible").WithParam("txn")
 	}
 	return r, nil
 }

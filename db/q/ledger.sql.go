@@ -439,6 +439,26 @@ func (q *Queries) LockLots(ctx context.Context) error {
 	return err
 }
 
+const lotEnded = `-- name: LotEnded :one
+SELECT EXISTS (
+  SELECT FROM ledger_lot_moves m JOIN ledger_txns t ON t.org_id = m.org_id AND t.day = m.day AND t.id = m.txn_id
+  WHERE m.org_id = $1 AND m.lot_id = $2 AND t.kind = 'expiry'
+) AS ended
+`
+
+type LotEndedParams struct {
+	OrgID ids.ID
+	LotID ids.ID
+}
+
+// Whether any of a lot ended unused, which only reversing that end undoes.
+func (q *Queries) LotEnded(ctx context.Context, arg LotEndedParams) (bool, error) {
+	row := q.db.QueryRow(ctx, lotEnded, arg.OrgID, arg.LotID)
+	var ended bool
+	err := row.Scan(&ended)
+	return ended, err
+}
+
 const lotOpenedBy = `-- name: LotOpenedBy :many
 SELECT lot_id, priority, expires_at FROM ledger_lot_moves WHERE org_id = $1 AND day = $2 AND txn_id = $3 AND priority IS NOT NULL
 `

@@ -141,3 +141,10 @@ WHERE t.org_id = $1 AND t.day = $2 AND t.id = $3 ORDER BY e.account;
 
 -- name: LotOpenedBy :many
 SELECT lot_id, priority, expires_at FROM ledger_lot_moves WHERE org_id = $1 AND day = $2 AND txn_id = $3 AND priority IS NOT NULL;
+
+-- name: LotEnded :one
+-- Whether any of a lot ended unused, which only reversing that end undoes.
+SELECT EXISTS (
+  SELECT FROM ledger_lot_moves m JOIN ledger_txns t ON t.org_id = m.org_id AND t.day = m.day AND t.id = m.txn_id
+  WHERE m.org_id = $1 AND m.lot_id = $2 AND t.kind = 'expiry'
+) AS ended;
