@@ -267,20 +267,9 @@ CREATE TABLE usage_rollups (
   ttft_count       bigint NOT NULL,
   decode_ms_sum    bigint NOT NULL, -- first token to end, with the tokens in output+reasoning: speed per stream
   PRIMARY KEY (org_id, bucket, project_id, key_id, model_id)
-) PARTITION BY HASH (org_id);
+);
 CREATE INDEX usage_rollups_by_bucket ON usage_rollups (bucket);
 SELECT tenant_table('usage_rollups');
--- Rows of all customers come interleaved. In one heap a page over a customer's month would read nearly all of it.
--- +goose StatementBegin
-DO $$
-BEGIN
-  FOR i IN 0..15 LOOP
-    EXECUTE format('CREATE TABLE usage_rollups_%s PARTITION OF usage_rollups FOR VALUES WITH (MODULUS 16, REMAINDER %s)', i, i);
-    EXECUTE format('ALTER TABLE usage_rollups_%s ENABLE ROW LEVEL SECURITY', i);
-    EXECUTE format('ALTER TABLE usage_rollups_%s FORCE ROW LEVEL SECURITY', i);
-  END LOOP;
-END $$;
--- +goose StatementEnd
 
 -- How far the rater is, per shard of one incarnation of the log.
 CREATE TABLE rater_offsets (
