@@ -7,6 +7,7 @@ package web
 import (
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 	"github.com/labstack/echo/v4/middleware"
@@ -75,10 +76,10 @@ func New(d Deps) http.Handler {
 }
 
 // headAsGet answers HEAD wherever a page answers GET; net/http leaves the body out by itself. The event stream has no end to
-// wait for and stays without HEAD.
+// wait for, and a file of an export is dear: both stay without HEAD.
 func headAsGet(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodHead && r.URL.Path != live.Path {
+		if r.Method == http.MethodHead && r.URL.Path != live.Path && !strings.HasSuffix(r.URL.Path, "/export/file") {
 			r = r.Clone(r.Context()) // the server must still know what it was asked
 			r.Method = http.MethodGet
 		}

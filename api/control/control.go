@@ -27,7 +27,7 @@ const (
 	maxBodyBytes   = 256 << 10
 	requestTimeout = 30 * time.Second
 	longTimeout    = 10 * time.Minute // reconcile reads everything up to its watermark
-	exportTimeout  = 2 * time.Hour    // a download lasts as long as the client takes, but for this
+	exportTimeout  = 2 * time.Hour    // of a download
 )
 
 // Deps is what the API stands on. All of it must be set.

@@ -192,8 +192,8 @@ type NewGrant struct {
 	Kind      string `json:"kind"`
 	Reason    string `json:"reason"`
 
-	ExpiresAt time.Time `json:"expires_at,omitempty"`
-	Priority  int64     `json:"priority,omitempty"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"` // absent = never
+	Priority  int64      `json:"priority,omitempty"`
 }
 
 func (a *api) createGrant(c *call, in NewGrant) (Grant, error) {
@@ -205,9 +205,24 @@ func (a *api) createGrant(c *call, in NewGrant) (Grant, error) {
 	if err != nil {
 		return Grant{}, err
 	}
+	ends, err := moment(in.ExpiresAt, "expires_at")
+	if err != nil {
+		return Grant{}, err
+	}
 	made, _, err := a.Credit.Grant(c, c.actor, credit.GrantInput{Org: org, Kind: credit.GrantKind(in.Kind), Amount: n, Reason: in.Reason, IdempotencyKey: c.idempotencyKey(),
-		ExpiresAt: in.ExpiresAt, Priority: int16(min(max(in.Priority, math.MinInt16), math.MaxInt16))})
+		ExpiresAt: ends, Priority: int16(min(max(in.Priority, math.MinInt16), math.MaxInt16))})
 	return grantOf(made), err
+}
+
+// moment is a moment that a body may leave out: zero = it did. The year 1 is what Go calls zero, and nobody's meaning.
+func moment(t *time.Time, param string) (time.Time, error) {
+	switch {
+	case t == nil:
+		return time.Time{}, nil
+	case t.IsZero():
+		return time.Time{}, fault.New(fault.Invalid, "%s lies in the year 1. Leave it out if none is meant.", param).WithParam(param)
+	}
+	return t.UTC(), nil
 }
 
 func optionalTime(t time.Time) *time.Time {

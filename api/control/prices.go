@@ -91,11 +91,8 @@ func (a *api) draft(c *call, in NewPrice) (d price.Draft, err error) {
 		return d, err
 	}
 	d = price.Draft{Model: model, Book: in.Book, Note: in.Note, Confirm: in.Confirm}
-	if in.EffectiveAt != nil {
-		if in.EffectiveAt.IsZero() { // the year 1, which the draft would take for now
-			return d, price.ErrPast()
-		}
-		d.EffectiveAt = in.EffectiveAt.UTC()
+	if d.EffectiveAt, err = moment(in.EffectiveAt, "effective_at"); err != nil {
+		return d, err
 	}
 	prices, err := in.USDPerMillion.read("usd_per_million")
 	if err != nil {

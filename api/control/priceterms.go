@@ -158,11 +158,8 @@ func (a *api) createContract(c *call, in NewContract) (PriceContract, error) {
 		return PriceContract{}, err
 	}
 	n := price.NewContract{Org: org, Book: in.Book, EndsAt: in.EndsAt, Note: in.Note}
-	if in.StartsAt != nil {
-		if in.StartsAt.IsZero() { // the year 1, which would be taken for now
-			return PriceContract{}, fault.New(fault.Invalid, "A contract cannot begin in the past: what was charged stays.").WithParam("starts_at")
-		}
-		n.StartsAt = *in.StartsAt
+	if n.StartsAt, err = moment(in.StartsAt, "starts_at"); err != nil {
+		return PriceContract{}, err
 	}
 	made, err := a.Prices.AddContract(c, c.actor, n)
 	return contractOf(made), err
@@ -178,11 +175,9 @@ func (a *api) endContract(c *call, in ContractEnd) (PriceContract, error) {
 	if err != nil {
 		return PriceContract{}, err
 	}
-	var at time.Time
-	if in.EndsAt != nil {
-		if at = in.EndsAt.UTC(); at.IsZero() { // the year 1, which would be taken for now
-			at = at.Add(1)
-		}
+	at, err := moment(in.EndsAt, "ends_at")
+	if err != nil {
+		return PriceContract{}, err
 	}
 	ended, err := a.Prices.EndContract(c, c.actor, org, id, at)
 	return contractOf(ended), err

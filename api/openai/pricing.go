@@ -82,7 +82,7 @@ func (a *API) pricingOf(caller *keys.Principal, m *catalogue.Model) (*pricing, e
 			if p.ServiceTiers == nil {
 				p.ServiceTiers = map[string]int64{}
 			}
-			p.ServiceTiers[gate.ServiceName(s)] = percent
+			p.ServiceTiers[s.String()] = percent
 		}
 	}
 	return p, nil

@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -46,6 +47,8 @@ const (
 	pageRows = 2000
 	// atOnce is how many exports a process runs: each holds a connection and a snapshot.
 	atOnce = 4
+	// atMost bounds an export, whoever reads it: its snapshot keeps the database from cleaning up.
+	atMost = 2 * time.Hour
 	// statementTimeout bounds the reading of one page.
 	statementTimeout = 5 * time.Minute
 	// slack is how far the time in a request's id may lie from its start: both come from the gateway, one after the other.
@@ -80,11 +83,14 @@ type Service struct {
 	db    *db.DB
 	clock clock.Clock
 	slots chan struct{}
+
+	mu   sync.Mutex
+	busy map[ids.ID]bool // organizations whose export runs
 }
 
 // New makes a service.
 func New(d *db.DB, c clock.Clock) *Service {
-	return &Service{db: d, clock: c, slots: make(chan struct{}, atOnce)}
+	return &Service{db: d, clock: c, slots: make(chan struct{}, atOnce), busy: map[ids.ID]bool{}}
 }
 
 // Check refuses what Write would refuse, before anything is written.
@@ -115,12 +121,13 @@ func (s *Service) read(ctx context.Context, by tenants.Actor, in Query, each fun
 	if err := s.Check(by, in); err != nil {
 		return err
 	}
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	default:
-		return fault.New(fault.Limited, "%d exports are running already. Try again when one has ended.", atOnce).WithRetryAfter(time.Minute)
+	leave, err := s.enter(in.Org)
+	if err != nil {
+		return err
 	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
 	scope := db.System()
 	if in.Org != ids.Nil {
 		scope = db.Org(in.Org)
@@ -138,6 +145,29 @@ func (s *Service) read(ctx context.Context, by tenants.Actor, in Query, each fun
 		}
 		return r.all(ctx, func(p page) error { return each(at, p) })
 	})
+}
+
+// enter takes a place. A customer has one: who reads slowly holds up nobody but himself.
+func (s *Service) enter(org ids.ID) (leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if org != ids.Nil && s.busy[org] {
+		return nil, fault.New(fault.Limited, "An export of this organization is running already. Try again when it has ended.").WithRetryAfter(time.Minute)
+	}
+	select {
+	case s.slots <- struct{}{}:
+	default:
+		return nil, fault.New(fault.Limited, "%d exports are running already. Try again when one has ended.", atOnce).WithRetryAfter(time.Minute)
+	}
+	if org != ids.Nil {
+		s.busy[org] = true
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.busy, org)
+		<-s.slots
+	}, nil
 }
 
 // reader reads one export.

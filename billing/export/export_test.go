@@ -8,9 +8,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -203,6 +205,37 @@ func TestMembersExportTheirOwn(t *testing.T) {
 	} {
 		if _, err := w.Write(t.Context(), a.member, x.in, export.CSV, &out); !fault.Is(err, x.kind) {
 			t.Errorf("%s: %v, want %s", name, err, x.kind)
+		}
+	}
+}
+
+// meddler tries something while an export writes to it.
+type meddler struct {
+	once sync.Once
+	try  func()
+}
+
+func (m *meddler) Write(b []byte) (int, error) { m.once.Do(m.try); return len(b), nil }
+
+// A customer who reads slowly holds up nobody but himself.
+func TestACustomerHasOneExportAtOnce(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.customer("a"), w.customer("b")
+	w.use(a, a.key, now.Add(-2*time.Hour), time.Second, 3000) // more than is kept before it is written
+	in := export.Query{Kind: export.Usage, Org: a.id, From: now.Add(-24 * time.Hour), To: now}
+	others := in
+	others.Org = b.id
+	out := &meddler{try: func() {
+		if _, err := w.Write(t.Context(), a.member, in, export.CSV, io.Discard); !fault.Is(err, fault.Limited) {
+			t.Errorf("a second one of the same customer: %v", err)
+		}
+		if _, err := w.Write(t.Context(), b.member, others, export.CSV, io.Discard); err != nil {
+			t.Errorf("another customer's: %v", err)
+		}
+	}}
+	for range 2 { // the place is free again afterwards
+		if _, err := w.Write(t.Context(), a.member, in, export.CSV, out); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func (d Draft) version(now time.Time) (Version, error) {
 	case d.EffectiveAt.IsZero(), d.EffectiveAt.Before(now) && now.Sub(d.EffectiveAt) <= nowTolerance:
 		v.EffectiveAt = now
 	case d.EffectiveAt.Before(now):
-		return v, ErrPast()
+		return v, fault.New(fault.Invalid, "A price cannot begin in the past: what was charged stays. Leave effective_at out for now, or give credit instead.").WithParam("effective_at")
 	case d.EffectiveAt.Sub(now) > maxAhead:
 		return v, fault.New(fault.Invalid, "A price can begin at most two years ahead.").WithParam("effective_at")
 	}
@@ -90,11 +90,6 @@ func (d Draft) version(now time.Time) (Version, error) {
 	}
 	v.Terms = d.Terms
 	return v, v.Terms.check(v.Prices)
-}
-
-// ErrPast refuses a price that is to begin in the past.
-func ErrPast() error {
-	return fault.New(fault.Invalid, "A price cannot begin in the past: what was charged stays. Leave effective_at out for now, or give credit instead.").WithParam("effective_at")
 }
 
 func highest(c usage.Class) money.Pico {

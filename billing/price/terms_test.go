@@ -232,7 +232,7 @@ func TestDoubtsAboutTerms(t *testing.T) {
 		"it stays so":               {with(price.Terms{Tiers: tier(2_000_000)}), with(price.Terms{Tiers: tier(2_100_000)}), ""},
 		"it goes":                   {with(price.Terms{Tiers: tier(3_000_000)}), &base, "above 1000 prompt tokens, input changes by more than half"},
 		"half price":                {&base, with(price.Terms{Batch: 50}), ""},
-		"far less":                  {&base, with(price.Terms{Batch: 5}), "batch would cost 5 %"},
+		"far less":                  {&base, with(price.Terms{Batch: 5}), "flex would cost 5 %"},
 		"twice for priority":        {&base, with(price.Terms{Priority: 200}), "priority would cost 200 %"},
 		"as before":                 {with(price.Terms{Priority: 200}), with(price.Terms{Priority: 220}), ""},
 		"a window":                  {&base, with(price.Terms{Windows: []price.Window{cheap}}), "every day 00:00–06:00 UTC would cost 40 %"},

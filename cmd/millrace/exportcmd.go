@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"millrace/cmd/millrace/up"
 	"millrace/db"
 	"millrace/internal/clock"
+	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/tenants"
 )
@@ -39,13 +39,14 @@ func (c *exportCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
-	defer stop()
 	bar := newBar(in)
 	m, err := export.New(d, clock.System).Folder(ctx, tenants.System(), in, export.Format(c.Format), c.Out, c.Part, bar.tell)
 	bar.end()
 	if err := errors.Join(err, closeAll()); err != nil {
-		return fmt.Errorf("%w (run the same command again: it goes on behind the last complete file)", err)
+		if ctx.Err() != nil || fault.Of(err).Kind == fault.Internal { // broken off, not refused
+			err = fmt.Errorf("%w (the same command with --to %s goes on behind the last complete file)", err, in.To.Format(time.RFC3339))
+		}
+		return err
 	}
 	fmt.Printf("%d rows in %d files, described by %s/%s\n", m.Total.Rows, len(m.Parts), c.Out, export.ManifestFile)
 	return nil

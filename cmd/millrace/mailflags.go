@@ -19,8 +19,8 @@ type mailFlags struct {
 	SMTPPlain        bool   `name:"smtp-plain" help:"Talk to a mail server that offers no TLS. A password is never sent to one." env:"MILLRACE_SMTP_PLAIN"`
 }
 
-// server gives nil when none is set.
-func (f mailFlags) server() (*mailer.Server, error) {
+// mailServer gives nil when none is set.
+func (f mailFlags) mailServer() (*mailer.Server, error) {
 	if f.SMTPAddress == "" {
 		return nil, nil
 	}

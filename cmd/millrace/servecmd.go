@@ -86,7 +86,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		return err
 	}
 	cfg := assembly.Config{Roles: roles, Version: version, PublicURL: c.PublicURL, HubURL: c.HubURL, Validity: c.Validity, LoopbackHooks: c.LoopbackWebhooks}
-	if cfg.Mail, err = c.server(); err != nil {
+	if cfg.Mail, err = c.mailServer(); err != nil {
 		return err
 	}
 	if cfg.Payments, err = c.payments(); err != nil {

@@ -52,7 +52,7 @@ func Send(w http.ResponseWriter, a Answer) error {
 	for _, t := range a.Trailers {
 		h.Set(t, told[t])
 	}
-	_ = out.rc.SetWriteDeadline(time.Time{})
+	_ = out.rc.SetWriteDeadline(time.Now().Add(patience)) // for the trailers; net/http takes it away behind them
 	return nil
 }
 

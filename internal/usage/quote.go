@@ -18,10 +18,13 @@ const (
 // Known reports whether s is one of the tiers.
 func (s Service) Known() bool { return s == Ordinary || s == Priority || s == Batch }
 
-// String names the tier for people and APIs: OpenAI calls the ordinary one default.
+// String names the tier as OpenAI's clients do, for people and APIs. The log has words of its own.
 func (s Service) String() string {
-	if s == Ordinary {
+	switch s {
+	case Ordinary:
 		return "default"
+	case Batch:
+		return "flex"
 	}
 	return string(s)
 }

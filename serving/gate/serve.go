@@ -153,7 +153,7 @@ func (r *relay) begin(u *catalogue.Unit) {
 	p := protocol.AnswerParams{ID: "chatcmpl-" + hexID(t.req.ID), Model: t.model.Name, Created: t.start.Unix(), N: t.req.Chat.N,
 		Usage: t.req.Chat.IncludeUsage}
 	if t.req.Chat.TellService {
-		p.Service = ServiceName(t.quote.Service)
+		p.Service = t.quote.Service.String()
 	}
 	if u.Driver.Family() == engine.LlamaCpp {
 		p.Counter = "timings"

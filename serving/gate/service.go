@@ -8,24 +8,6 @@ import (
 	"millrace/serving/catalogue"
 )
 
-// Service tiers as OpenAI's clients name them.
-const (
-	serviceDefault  = "default"
-	serviceFlex     = "flex"
-	servicePriority = "priority"
-)
-
-// ServiceName is how OpenAI's clients name a tier.
-func ServiceName(s usage.Service) string {
-	switch s {
-	case usage.Priority:
-		return servicePriority
-	case usage.Batch:
-		return serviceFlex
-	}
-	return serviceDefault
-}
-
 // Places in an engine's queue: vLLM takes lower numbers first, and 0 is everybody's.
 const (
 	rankFirst = -1
@@ -55,6 +37,6 @@ func Serves(units []*catalogue.Unit, s usage.Service) bool {
 
 // notServed refuses a tier: one that costs another price must be another service.
 func notServed(s usage.Service) error {
-	return fault.New(fault.Invalid, "This model is not served at the service tier %s. Leave service_tier out, or send \"default\".", ServiceName(s)).
+	return fault.New(fault.Invalid, "This model is not served at the service tier %s. Leave service_tier out, or send \"default\".", s).
 		WithCode("unsupported_value").WithParam("service_tier")
 }

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"context"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -15,6 +17,9 @@ import (
 	"millrace/web/session"
 	"millrace/web/ui"
 )
+
+// previewTime bounds the pricing of the last 30 days.
+const previewTime = 20 * time.Second
 
 const (
 	maxChange  = 50 // per cent a price may move without being typed twice
@@ -116,12 +121,16 @@ func (p *pages) publishPrice(c echo.Context) error {
 	v := priceForm{form: f, preview: true, when: "at once"}
 	v.diff, v.large = priceDiff(m, x, p.Clock.Now())
 	v.terms = x.Terms.Lines()
-	traffic, err := p.Read.PreviewPrice(c.Request().Context(), x)
+	ctx, cancel := context.WithTimeout(c.Request().Context(), previewTime)
+	defer cancel()
+	traffic, err := p.Read.PreviewPrice(ctx, x)
 	switch {
 	case err == nil:
 		v.traffic = &traffic
 	case absorbTerms(f, err):
 		return p.showPrice(c, http.StatusUnprocessableEntity, priceForm{form: f})
+	default:
+		slog.WarnContext(ctx, "a price is shown without its preview", "cause", err)
 	}
 	v.guard = v.large || v.traffic != nil && len(v.traffic.Doubts) > 0
 	if !x.Effective.IsZero() {

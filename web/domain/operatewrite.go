@@ -33,6 +33,9 @@ func (b business) CreateCustomer(ctx context.Context, who session.Viewer, in adm
 	if err := by.RequireOperator(); err != nil {
 		return ids.Nil, err
 	}
+	if most := b.Credit.ApprovalLimit(); in.Credit != nil && *in.Credit > most {
+		return ids.Nil, fault.New(fault.Invalid, "A first credit above %s USD waits for a second operator. Create the customer without it, then ask for it.", most).WithParam("credit")
+	}
 	name := strings.TrimSpace(in.Name)
 	var same []ids.ID
 	err := b.asSystem(ctx, func(r *q.Queries) (err error) {

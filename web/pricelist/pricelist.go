@@ -26,6 +26,8 @@ const (
 	// Fresh is how long the page is kept, here and by caches: a new price shows within a minute.
 	Fresh       = 30 * time.Second
 	readTimeout = 5 * time.Second
+	// retryAfter is how long a failure stands before the Reader is asked again.
+	retryAfter = 5 * time.Second
 )
 
 // Model is a model on sale.
@@ -64,6 +66,9 @@ type handler struct {
 	mu   sync.Mutex
 	page []byte
 	made time.Time
+
+	err    error // of the last reading, when it failed
+	failed time.Time
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -84,7 +89,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			h.log.ErrorContext(r.Context(), "the price page failed", "err", err)
 		}
 		head.Set("Cache-Control", "no-store")
-		head.Set("Retry-After", "5")
+		head.Set("Retry-After", strconv.Itoa(int(retryAfter/time.Second)))
 		http.Error(w, "The prices cannot be read just now. Try again in a moment.", http.StatusServiceUnavailable)
 		return
 	}
@@ -99,9 +104,22 @@ func (h *handler) fresh(ctx context.Context) ([]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.clock.Now()
-	if h.page != nil && now.Sub(h.made) < Fresh {
+	switch {
+	case h.page != nil && now.Sub(h.made) < Fresh:
 		return h.page, nil
+	case h.err != nil && now.Sub(h.failed) < retryAfter: // a database that is away is not asked by everyone who waits
+		return nil, h.err
 	}
+	page, err := h.draw(ctx, now)
+	if h.err = err; err != nil {
+		h.failed = now
+		return nil, err
+	}
+	h.page, h.made = page, now
+	return page, nil
+}
+
+func (h *handler) draw(ctx context.Context, now time.Time) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout) // it is drawn for all who wait
 	defer cancel()
 	models, err := h.read.PublicPrices(ctx)
@@ -113,8 +131,7 @@ func (h *handler) fresh(ctx context.Context) ([]byte, error) {
 	if err := page(models, grid(models), now).Render(ctx, &b); err != nil {
 		return nil, err
 	}
-	h.page, h.made = b.Bytes(), now
-	return h.page, nil
+	return b.Bytes(), nil
 }
 
 // grid has a row for every model, and one for every step of its prices.

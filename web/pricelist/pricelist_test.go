@@ -71,13 +71,19 @@ func TestThePageIsPublicAndKept(t *testing.T) {
 }
 
 // A failure is said, and kept by nobody.
-func TestAFailureIsNotKept(t *testing.T) {
+// A failure stands for seconds, so that nobody's waiting makes it worse.
+func TestAFailureIsNotKeptForLong(t *testing.T) {
 	s := &shop{broken: true}
-	h := pricelist.New(s, clock.NewManual(time.Now()), slog.New(slog.DiscardHandler))
+	c := clock.NewManual(time.Now())
+	h := pricelist.New(s, c, slog.New(slog.DiscardHandler))
 	if w := get(h, "GET"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Cache-Control") != "no-store" || w.Header().Get("Retry-After") == "" {
 		t.Errorf("%d %v", w.Code, w.Header())
 	}
 	s.broken = false
+	if w := get(h, "GET"); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("%d at once", w.Code)
+	}
+	c.Advance(6 * time.Second)
 	if w := get(h, "GET"); w.Code != 200 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}

@@ -28,10 +28,7 @@ func limitBody(w http.ResponseWriter, r *http.Request) *timedBody {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
-	wait := unknownBody
-	if r.ContentLength >= 0 {
-		wait = bodyTime + time.Duration(r.ContentLength/bodyRate)*time.Second
-	}
+	wait := bodyWait(r.ContentLength)
 	rc := http.NewResponseController(w)
 	if rc.SetReadDeadline(time.Now().Add(wait)) != nil { // always works on a real connection
 		return nil
@@ -39,6 +36,14 @@ func limitBody(w http.ResponseWriter, r *http.Request) *timedBody {
 	b := &timedBody{ReadCloser: r.Body, rc: rc, left: r.ContentLength, waits: r.Header.Get("Expect") != ""}
 	r.Body = b
 	return b
+}
+
+// bodyWait is a body's time. No length that a client tells gives it more than the longest body that anything here takes.
+func bodyWait(length int64) time.Duration {
+	if length < 0 {
+		return unknownBody
+	}
+	return bodyTime + time.Duration(min(length, lingerBytes)/bodyRate)*time.Second
 }
 
 type timedBody struct {
