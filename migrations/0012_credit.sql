@@ -3,6 +3,7 @@
 ALTER TABLE caps ADD COLUMN hard boolean NOT NULL DEFAULT true;      -- false = it only alerts
 ALTER TABLE caps ADD COLUMN raised_nano bigint NOT NULL DEFAULT 0 CHECK (raised_nano >= 0);
 ALTER TABLE caps ADD COLUMN raised_until timestamptz;                -- NULL = not raised
+CREATE INDEX caps_raised ON caps (raised_until) WHERE raised_until IS NOT NULL;
 
 -- A budget's cap_nano is what it enforces: an alert-only cap's budget has the highest cap there is.
 ALTER TABLE budgets ADD COLUMN raised_nano bigint NOT NULL DEFAULT 0;
@@ -14,7 +15,7 @@ CREATE FUNCTION enforced_cap(cap bigint, raised bigint, until timestamptz) RETUR
 $$ SELECT CASE WHEN until > clock_timestamp() THEN greatest(cap, raised) ELSE cap END $$;
 -- +goose StatementEnd
 
--- A threshold that a budget's spending passed, once per period. Written in the transaction that moved the budget or the
+-- A threshold that a budget's spending passed, once per period and amount of the cap. Written in the transaction that moved the budget or the
 -- cap; it waits here until people and webhooks are told, in one transaction with told_at.
 CREATE TABLE cap_alerts (
   org_id       uuid NOT NULL,
@@ -26,7 +27,7 @@ CREATE TABLE cap_alerts (
   hard         boolean NOT NULL,
   created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
   told_at      timestamptz,
-  PRIMARY KEY (org_id, budget_id, percent),
+  PRIMARY KEY (org_id, budget_id, cap_nano, percent),
   FOREIGN KEY (org_id, budget_id) REFERENCES budgets (org_id, id)
 );
 CREATE INDEX cap_alerts_untold ON cap_alerts (created_at) WHERE told_at IS NULL;

@@ -21,7 +21,7 @@ import (
 const MaxCap money.Nano = 1_000_000_000 * money.NanoPerUSD
 
 // Cap bounds the spending of a scope per period. A hard one refuses what does not fit before it runs; the other kind only
-// alerts. Both alert at Thresholds of what is allowed.
+// alerts. Both alert at 50, 80 and 100 % of what is allowed, once per period and amount.
 type Cap struct {
 	ID        ids.ID // given by SetCap
 	Scope     Scope
@@ -33,9 +33,6 @@ type Cap struct {
 	Raised      money.Nano // what is allowed until RaisedUntil; 0 = it is not raised. RaiseCap's alone
 	RaisedUntil time.Time
 }
-
-// Thresholds are the shares of a cap, in percent, at which people and webhooks are told, once per period each.
-var Thresholds = []int32{50, 80, 100}
 
 // Allowed is what the cap allows at a moment.
 func (c *Cap) Allowed(now time.Time) money.Nano {
@@ -161,16 +158,24 @@ func changeCap(ctx context.Context, queries *q.Queries, org ids.ID, c Cap, start
 
 // noteAlerts notes which thresholds a cap's running period is past already.
 func noteAlerts(ctx context.Context, queries *q.Queries, org ids.ID, c Cap, start time.Time) error {
+	var budgets q.NoteAlertsParams
+	if err := addBudgets(ctx, queries, &budgets, org, c, start); err != nil {
+		return err
+	}
+	if err := queries.NoteAlerts(ctx, budgets); err != nil {
+		return fmt.Errorf("credit: note alerts: %w", err)
+	}
+	return nil
+}
+
+// addBudgets adds a cap's budgets from a period's start on.
+func addBudgets(ctx context.Context, queries *q.Queries, to *q.NoteAlertsParams, org ids.ID, c Cap, start time.Time) error {
 	list, err := queries.BudgetsOfCap(ctx, q.BudgetsOfCapParams{OrgID: org, Scope: string(c.Scope), ScopeID: c.ScopeID, Period: string(c.Period), Since: start})
 	if err != nil {
 		return fmt.Errorf("credit: a cap's budgets: %w", err)
 	}
-	orgs := make([]ids.ID, len(list))
-	for i := range orgs {
-		orgs[i] = org
-	}
-	if err := queries.NoteAlerts(ctx, q.NoteAlertsParams{Orgs: orgs, Ids: list}); err != nil {
-		return fmt.Errorf("credit: note alerts: %w", err)
+	for _, id := range list {
+		to.Orgs, to.Ids = append(to.Orgs, org), append(to.Ids, id)
 	}
 	return nil
 }

@@ -33,6 +33,7 @@ type Desk struct {
 	notify Notifier
 
 	approveAbove money.Nano
+	asking       asking
 }
 
 // NewDesk makes the desk.

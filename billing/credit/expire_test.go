@@ -27,6 +27,26 @@ func (h *house) ending(t tester, org ids.ID, kind credit.GrantKind, amount money
 	return g
 }
 
+// spend charges as the rater does: ledger, then the budget.
+func (h *house) spend(t tester, org ids.ID, amount money.Nano) {
+	t.Helper()
+	h.system(t, func(tx pgx.Tx) error {
+		l, err := ledger.Lock(context.Background(), tx, []ids.ID{org})
+		if err != nil {
+			return err
+		}
+		entries, err := l.Spend([]ledger.Charge{{Org: org, Amount: amount}})
+		if err != nil {
+			return err
+		}
+		if _, err := l.Post(context.Background(), []ledger.Txn{{Org: org, Kind: ledger.Usage, Entries: entries[0]}}); err != nil {
+			return err
+		}
+		_, err = tx.Exec(context.Background(), "update budgets set settled_nano = settled_nano + $2 where org_id = $1 and kind = 'balance'", org, int64(amount))
+		return err
+	})
+}
+
 // soundBooks checks the ledger and that what may be spent is the credit that is left.
 func (h *house) soundBooks(t tester, org ids.ID) {
 	t.Helper()
@@ -111,18 +131,8 @@ func TestEndingCreditKeepsTheBooks(t *testing.T) {
 			switch rapid.SampledFrom([]string{"give", "charge", "end", "crash while ending"}).Draw(t, "step") {
 			case "give":
 				h.ending(t, p.Org, rapid.SampledFrom([]credit.GrantKind{credit.Paid, credit.Promotional}).Draw(t, "kind"), amount)
-			case "charge": // as the rater does: ledger, then the budget
-				h.system(t, func(tx pgx.Tx) error {
-					entries, err := ledger.Spend(context.Background(), tx, []ledger.Charge{{Org: p.Org, Amount: amount}})
-					if err != nil {
-						return err
-					}
-					if _, err := ledger.PostMany(context.Background(), tx, []ledger.Txn{{Org: p.Org, Kind: ledger.Usage, Entries: entries[0]}}); err != nil {
-						return err
-					}
-					_, err = tx.Exec(context.Background(), "update budgets set settled_nano = settled_nano + $2 where org_id = $1 and kind = 'balance'", p.Org, int64(amount))
-					return err
-				})
+			case "charge":
+				h.spend(t, p.Org, amount)
 			case "end":
 				if _, err := h.desk.Expire(context.Background(), time.Now().Add(3*time.Hour)); err != nil {
 					t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -93,7 +94,11 @@ func rateBatch(tx pgx.Tx, batch []unrated) error {
 	for org, n := range owed {
 		charges = append(charges, ledger.Charge{Org: org, Amount: n})
 	}
-	split, err := ledger.Spend(ctx, tx, charges)
+	l, err := ledger.Lock(ctx, tx, slices.Collect(maps.Keys(owed)))
+	if err != nil {
+		return err
+	}
+	split, err := l.Spend(charges)
 	if err != nil {
 		return err
 	}
@@ -103,7 +108,7 @@ func rateBatch(tx pgx.Tx, batch []unrated) error {
 			txns = append(txns, ledger.Txn{Org: charges[i].Org, Kind: ledger.Usage, Entries: entries})
 		}
 	}
-	if _, err := ledger.PostMany(ctx, tx, txns); err != nil {
+	if _, err := l.Post(ctx, txns); err != nil {
 		return err
 	}
 	var order []allotment

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"millrace/billing/period"
 	"millrace/db"
 	"millrace/db/q"
 	"millrace/internal/fault"
@@ -55,21 +56,41 @@ func (d *Desk) RaiseCap(ctx context.Context, by tenants.Actor, org, id ids.ID, t
 		if set, err = changeCap(ctx, queries, org, c, spans[c.Period].Start); err != nil {
 			return err
 		}
+		if err := noteAlerts(ctx, queries, org, set, spans[c.Period].Start); err != nil {
+			return err
+		}
 		return d.audit(ctx, tx, by, org, "cap.raise", ids.Format(capPrefix, id), before, set)
 	})
 	return set, err
 }
 
-// endRaises forgets raises that are over, and makes gateways give back what they still hold above the caps.
+// endRaises forgets raises that are over, notes the thresholds that are passed without them, and makes gateways give back
+// what they still hold above the caps.
 func (d *Desk) endRaises(ctx context.Context) error {
 	var orgs []ids.ID
 	err := d.db.InTx(ctx, db.System(), func(tx pgx.Tx) error {
 		orgs = nil
-		rows, err := q.New(tx).EndRaises(ctx)
+		queries := q.New(tx)
+		rows, err := queries.EndRaises(ctx)
+		if err != nil {
+			return err
+		}
+		var budgets q.NoteAlertsParams
 		for _, r := range rows {
+			spans, err := d.runningSpans(ctx, queries, r.OrgID)
+			if err != nil {
+				return err
+			}
+			c := Cap{Scope: Scope(r.Scope), ScopeID: r.ScopeID, Period: period.Kind(r.Period)}
+			if err := addBudgets(ctx, queries, &budgets, r.OrgID, c, spans[c.Period].Start); err != nil {
+				return err
+			}
 			orgs = append(orgs, r.OrgID)
 		}
-		return err
+		if len(budgets.Ids) == 0 {
+			return nil
+		}
+		return queries.NoteAlerts(ctx, budgets)
 	})
 	if err != nil {
 		return fmt.Errorf("credit: end raises: %w", err)

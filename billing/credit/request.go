@@ -72,6 +72,12 @@ type Details struct {
 	Txn       ids.ID     `json:"txn"`
 }
 
+func (d Details) equal(o Details) bool {
+	sameEnd := d.ExpiresAt == nil && o.ExpiresAt == nil || d.ExpiresAt != nil && o.ExpiresAt != nil && d.ExpiresAt.Equal(*o.ExpiresAt)
+	d.ExpiresAt, o.ExpiresAt = nil, nil
+	return sameEnd && d == o
+}
+
 // The states of a request.
 const (
 	Waiting = "waiting"
@@ -102,11 +108,15 @@ func (d *Desk) Ask(ctx context.Context, by tenants.Actor, a Ask) (Request, error
 		return Request{}, err
 	}
 	a.Reason = strings.TrimSpace(a.Reason)
-	if err := a.check(d.now()); err != nil {
-		return Request{}, err
-	}
 	var out Request
-	err := d.change(ctx, a.Org, func(tx pgx.Tx) error {
+	err := d.change(ctx, a.Org, func(tx pgx.Tx) (err error) {
+		// First what was asked for: what was right then may not be asked for any more.
+		if out, err = asked(ctx, q.New(tx), a); !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		if err := a.check(d.now()); err != nil {
+			return err
+		}
 		if found, err := q.New(tx).ScopeExists(ctx, q.ScopeExistsParams{Scope: string(OrgScope), OrgID: a.Org, ScopeID: a.Org}); err != nil {
 			return fmt.Errorf("credit: find the organization: %w", err)
 		} else if !found {
@@ -182,7 +192,7 @@ func (d *Desk) insertRequest(ctx context.Context, queries *q.Queries, by tenants
 		Reason: a.Reason, Details: details, IdempotencyKey: a.IdempotencyKey, AskedBy: by.Name(), AskedAt: d.now()})
 }
 
-// asked is the request that a key stands for.
+// asked is the request that a key stands for; pgx.ErrNoRows: there is none.
 func asked(ctx context.Context, queries *q.Queries, a Ask) (Request, error) {
 	row, err := queries.CreditRequestByKey(ctx, q.CreditRequestByKeyParams{OrgID: a.Org, IdempotencyKey: a.IdempotencyKey})
 	if err != nil {
@@ -192,7 +202,8 @@ func asked(ctx context.Context, queries *q.Queries, a Ask) (Request, error) {
 	if err != nil {
 		return Request{}, err
 	}
-	if out.Kind != a.Kind || out.Amount != a.Amount || out.Details.Txn != a.Txn || out.Details.Grant != a.Grant {
+	sameAmount := out.Amount == a.Amount || a.Kind == ReversalRequest // which its transaction says
+	if out.Kind != a.Kind || !sameAmount || out.Reason != a.Reason || !out.Details.equal(a.details()) {
 		return Request{}, fault.New(fault.Conflict, "The idempotency key was used for something else.").WithCode("idempotency_key_reused").WithParam("idempotency_key")
 	}
 	out.Repeated = true

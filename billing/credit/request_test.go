@@ -203,17 +203,7 @@ func TestRequestsKeepTheBooks(t *testing.T) {
 func TestAReversalMayLeaveADebt(t *testing.T) {
 	h := open(t)
 	p := h.org(t, 5*usd)
-	h.system(t, func(tx pgx.Tx) error {
-		entries, err := ledger.Spend(t.Context(), tx, []ledger.Charge{{Org: p.Org, Amount: 4 * usd}})
-		if err != nil {
-			return err
-		}
-		if _, err := ledger.PostMany(t.Context(), tx, []ledger.Txn{{Org: p.Org, Kind: ledger.Usage, Entries: entries[0]}}); err != nil {
-			return err
-		}
-		_, err = tx.Exec(t.Context(), "update budgets set settled_nano = settled_nano + $2 where org_id = $1", p.Org, int64(4*usd))
-		return err
-	})
+	h.spend(t, p.Org, 4*usd)
 	if _, err := h.desk.Ask(t.Context(), ann, credit.Ask{Org: p.Org, Kind: credit.ReversalRequest, Txn: lastTxn(h, t, p.Org, ledger.Grant), Reason: "never paid", IdempotencyKey: "k"}); err != nil {
 		t.Fatal(err)
 	}

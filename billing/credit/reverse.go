@@ -19,7 +19,6 @@ import (
 type reversal struct {
 	txn     ids.ID
 	kind    ledger.Kind
-	memo    string
 	entries []ledger.Entry
 	lot     ids.ID // that it opened; ids.Nil = none
 }
@@ -34,7 +33,8 @@ func (r *reversal) gives() (n money.Nano) {
 	return n
 }
 
-// reversible finds a transaction that a reversal may undo. Usage is corrected by an adjustment, because one transaction is
+// reversible finds a transaction that a reversal may undo; what it says of a lot holds while the organization's balances are
+// locked. Usage is corrected by an adjustment, because one transaction is
 // many requests; payments go back by the payment provider, which tells of it; a reversal stays.
 func (d *Desk) reversible(ctx context.Context, tx pgx.Tx, org, id ids.ID) (*reversal, error) {
 	queries := q.New(tx)
@@ -49,7 +49,7 @@ func (d *Desk) reversible(ctx context.Context, tx pgx.Tx, org, id ids.ID) (*reve
 	if len(rows) == 0 {
 		return nil, missing
 	}
-	r := &reversal{txn: id, kind: ledger.Kind(rows[0].Kind), memo: rows[0].Memo}
+	r := &reversal{txn: id, kind: ledger.Kind(rows[0].Kind)}
 	atProvider := slices.ContainsFunc(rows, func(e q.LedgerTxnRow) bool { return e.Account == string(ledger.StripeClearing) })
 	if booked := []ledger.Kind{ledger.Grant, ledger.Adjustment, ledger.Expiry}; atProvider || !slices.Contains(booked, r.kind) {
 		return nil, fault.New(fault.Conflict, "A transaction of the kind %s cannot be reversed. Correct it by an adjustment.", r.kind).WithCode("not_reversible").WithParam("txn")
@@ -75,8 +75,12 @@ func (d *Desk) reversible(ctx context.Context, tx pgx.Tx, org, id ids.ID) (*reve
 	return r, nil
 }
 
-// reverse books the opposite of a transaction, once in its life: the key is the reversed transaction's.
+// reverse books the opposite of a transaction, once in its life: the key is the reversed transaction's. It locks first: a
+// lot's end that is under way is waited for, and then seen.
 func (d *Desk) reverse(ctx context.Context, tx pgx.Tx, by tenants.Actor, request Request) error {
+	if _, err := q.New(tx).LockLedgerBalances(ctx, []ids.ID{request.Org}); err != nil {
+		return fmt.Errorf("credit: lock the ledger: %w", err)
+	}
 	r, err := d.reversible(ctx, tx, request.Org, request.Details.Txn)
 	if err != nil {
 		return err

@@ -167,7 +167,11 @@ func TestSpendBurnsPromotionalCreditFirst(t *testing.T) {
 	post(t, d, granted(org, ledger.PrepaidPromo, 100))
 	post(t, d, granted(org, ledger.PrepaidPaid, 50))
 	system(t, d, func(tx pgx.Tx) error {
-		split, err := ledger.Spend(t.Context(), tx, []ledger.Charge{{org, 70}, {poor, 9}, {org, 0}, {org, 60}, {org, 40}})
+		l, err := ledger.Lock(t.Context(), tx, []ids.ID{poor, org, poor})
+		if err != nil {
+			return err
+		}
+		split, err := l.Spend([]ledger.Charge{{org, 70}, {poor, 9}, {org, 0}, {org, 60}, {org, 40}})
 		if err != nil {
 			return err
 		}
@@ -187,7 +191,7 @@ func TestSpendBurnsPromotionalCreditFirst(t *testing.T) {
 				txns = append(txns, ledger.Txn{Org: org, Kind: ledger.Usage, Entries: entries})
 			}
 		}
-		_, err = ledger.PostMany(t.Context(), tx, txns)
+		_, err = l.Post(t.Context(), txns)
 		return err
 	})
 	b := balances(t, d, org)
@@ -195,8 +199,18 @@ func TestSpendBurnsPromotionalCreditFirst(t *testing.T) {
 		t.Errorf("%v", b)
 	}
 	system(t, d, func(tx pgx.Tx) error {
-		if split, err := ledger.Spend(t.Context(), tx, []ledger.Charge{{org, -1}}); err == nil {
+		l, err := ledger.Lock(t.Context(), tx, []ids.ID{org})
+		if err != nil {
+			return err
+		}
+		if split, err := l.Spend([]ledger.Charge{{org, -1}}); err == nil {
 			t.Errorf("a negative charge is split: %v", split)
+		}
+		if split, err := l.Spend([]ledger.Charge{{poor, 1}}); err == nil {
+			t.Errorf("what is not locked is spent: %v", split)
+		}
+		if _, err := l.Post(t.Context(), []ledger.Txn{granted(poor, ledger.PrepaidPaid, 1)}); err == nil {
+			t.Error("what is not locked is posted")
 		}
 		return nil
 	})
@@ -224,7 +238,11 @@ func TestConcurrentPostingLosesNothing(t *testing.T) {
 					for i := range orgs {
 						charges[i] = ledger.Charge{Org: orgs[(i+w+r)%len(orgs)], Amount: 10}
 					}
-					split, err := ledger.Spend(t.Context(), tx, charges)
+					l, err := ledger.Lock(t.Context(), tx, orgs)
+					if err != nil {
+						return err
+					}
+					split, err := l.Spend(charges)
 					if err != nil {
 						return err
 					}
@@ -233,7 +251,7 @@ func TestConcurrentPostingLosesNothing(t *testing.T) {
 						entries = append(entries, ledger.Debit(ledger.Overrun, 1), ledger.Credit(ledger.Revenue, 1))
 						txns[i] = ledger.Txn{Org: charges[i].Org, Kind: ledger.Usage, Entries: entries}
 					}
-					_, err = ledger.PostMany(t.Context(), tx, txns)
+					_, err = l.Post(t.Context(), txns)
 					return err
 				})
 			}
@@ -289,4 +307,6 @@ func TestTheProjectionIsDisposable(t *testing.T) {
 		}
 		return err
 	})
+	system(t, d, func(tx pgx.Tx) error { return ledger.Rebuild(t.Context(), tx) })
+	mustBeSound(t, d)
 }

@@ -40,7 +40,7 @@ type prepaidMove struct {
 	amount  money.Nano
 }
 
-// lotBook moves lots in memory as a batch goes along.
+// lotBook moves lots in memory as transactions are posted, and writes what moved.
 type lotBook struct {
 	left    map[orgAccount][]*OpenLot // in the order of use
 	balance map[orgAccount]money.Nano // credit positive
@@ -51,18 +51,10 @@ type lotBook struct {
 
 type orgLot struct{ org, lot ids.ID }
 
-// moveLots notes which lots a batch opens and burns. An account that is owed has no lots: credit pays the debt first.
-func moveLots(ctx context.Context, queries *q.Queries, b *batch, balances []q.LedgerBalance) error {
-	if len(b.prepaid) == 0 {
-		return nil
-	}
+func newLotBook(balances []q.LedgerBalance, lots map[ids.ID][]*OpenLot) *lotBook {
 	book := &lotBook{left: map[orgAccount][]*OpenLot{}, balance: map[orgAccount]money.Nano{}, burned: map[orgLot]money.Nano{}}
 	for _, r := range balances {
 		book.balance[orgAccount{r.OrgID, Account(r.Account)}] = -money.Nano(r.AmountNano)
-	}
-	lots, err := lotsLeft(ctx, queries, b.orgs)
-	if err != nil {
-		return err
 	}
 	for org, list := range lots {
 		for _, l := range list {
@@ -70,12 +62,10 @@ func moveLots(ctx context.Context, queries *q.Queries, b *batch, balances []q.Le
 			book.left[key] = append(book.left[key], l)
 		}
 	}
-	for _, m := range b.prepaid {
-		book.move(m)
-	}
-	return book.write(ctx, queries)
+	return book
 }
 
+// move notes which lots a movement opens or burns. An account that is owed has no lots: credit pays the debt first.
 func (b *lotBook) move(m prepaidMove) {
 	key := orgAccount{m.txn.Org, m.account}
 	before := max(0, b.balance[key])
@@ -133,7 +123,12 @@ func (b *lotBook) note(m prepaidMove, lot ids.ID, amount money.Nano, priority in
 	v.Priorities, v.Expires = append(v.Priorities, int32(priority)), append(v.Expires, expires.UTC())
 }
 
+// write keeps what moved since the last write.
 func (b *lotBook) write(ctx context.Context, queries *q.Queries) error {
+	defer func() {
+		b.moves, b.opened = q.InsertLotMovesParams{}, q.OpenLotsParams{}
+		clear(b.burned)
+	}()
 	if len(b.moves.Orgs) > 0 {
 		if err := queries.InsertLotMoves(ctx, b.moves); err != nil {
 			return fmt.Errorf("ledger: note lots: %w", err)
@@ -200,12 +195,13 @@ func Lots(ctx context.Context, tx q.DBTX, org ids.ID) ([]*OpenLot, error) {
 	return lots[org], err
 }
 
-// RebuildLots makes the projection anew from the moves. Nothing is posted meanwhile. tx is a transaction of the system.
-func RebuildLots(ctx context.Context, tx q.DBTX) error {
+// Rebuild drops the projections, balances and lots, and makes them anew from the entries and the moves of lots. Postings
+// wait meanwhile. tx is a transaction of the system.
+func Rebuild(ctx context.Context, tx q.DBTX) error {
 	queries := q.New(tx)
-	for _, step := range []func(context.Context) error{queries.LockLots, queries.DropLots, queries.RebuildLots} {
+	for _, step := range []func(context.Context) error{queries.LockProjections, queries.DropBalances, queries.RebuildBalances, queries.DropLots, queries.RebuildLots} {
 		if err := step(ctx); err != nil {
-			return fmt.Errorf("ledger: rebuild lots: %w", err)
+			return fmt.Errorf("ledger: rebuild: %w", err)
 		}
 	}
 	return nil

@@ -33,11 +33,15 @@ func lots(t fatalT, d *db.DB, org ids.ID) map[ids.ID]money.Nano {
 func spend(t fatalT, d *db.DB, org ids.ID, amount money.Nano) {
 	t.Helper()
 	system(t, d, func(tx pgx.Tx) error {
-		entries, err := ledger.Spend(context.Background(), tx, []ledger.Charge{{Org: org, Amount: amount}})
+		l, err := ledger.Lock(context.Background(), tx, []ids.ID{org})
 		if err != nil {
 			return err
 		}
-		_, err = ledger.PostMany(context.Background(), tx, []ledger.Txn{{Org: org, Kind: ledger.Usage, Entries: entries[0]}})
+		entries, err := l.Spend([]ledger.Charge{{Org: org, Amount: amount}})
+		if err != nil {
+			return err
+		}
+		_, err = l.Post(context.Background(), []ledger.Txn{{Org: org, Kind: ledger.Usage, Entries: entries[0]}})
 		return err
 	})
 }
@@ -127,7 +131,7 @@ func TestLotsAreDisposable(t *testing.T) {
 		}
 		mustBeSound(t, d)
 		before := lots(t, d, org)
-		system(t, d, func(tx pgx.Tx) error { return ledger.RebuildLots(context.Background(), tx) })
+		system(t, d, func(tx pgx.Tx) error { return ledger.Rebuild(context.Background(), tx) })
 		if after := lots(t, d, org); len(after) != len(before) {
 			t.Fatalf("rebuilt %v, was %v", after, before)
 		} else {

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -47,6 +46,20 @@ func Post(ctx context.Context, tx q.DBTX, t Txn) (id ids.ID, fresh bool, err err
 // PostMany writes transactions without keys, a few statements in all, and gives their ids in order. It locks the balances
 // of every organization it touches, so a database transaction calls it once, or for organizations in ascending order.
 func PostMany(ctx context.Context, tx q.DBTX, txns []Txn) ([]ids.ID, error) {
+	orgs := make([]ids.ID, len(txns))
+	for i, t := range txns {
+		orgs[i] = t.Org
+	}
+	l, err := Lock(ctx, tx, orgs)
+	if err != nil {
+		return nil, err
+	}
+	return l.Post(ctx, txns)
+}
+
+// Post writes transactions as PostMany does, of organizations that are locked; their balances and lots are not read again.
+// After an error the transaction is rolled back, and what is locked is used no more.
+func (l *Locked) Post(ctx context.Context, txns []Txn) ([]ids.ID, error) {
 	if len(txns) == 0 {
 		return nil, nil
 	}
@@ -54,15 +67,16 @@ func PostMany(ctx context.Context, tx q.DBTX, txns []Txn) ([]ids.ID, error) {
 	if err != nil {
 		return nil, err
 	}
-	queries := q.New(tx)
+	for _, org := range b.orgs {
+		if err := l.covers(org); err != nil {
+			return nil, err
+		}
+	}
+	queries := q.New(l.tx)
 	for _, day := range b.newDays {
 		if err := queries.EnsureLedgerDay(ctx, day); err != nil {
 			return nil, fmt.Errorf("ledger: partition of %s: %w", day.Format(time.DateOnly), err)
 		}
-	}
-	balances, err := queries.LockLedgerBalances(ctx, b.orgs)
-	if err != nil {
-		return nil, fmt.Errorf("ledger: lock balances: %w", err)
 	}
 	if err := queries.InsertLedgerTxns(ctx, b.txns); err != nil {
 		return nil, fmt.Errorf("ledger: insert transactions: %w", err)
@@ -73,7 +87,10 @@ func PostMany(ctx context.Context, tx q.DBTX, txns []Txn) ([]ids.ID, error) {
 	if err := queries.AddToLedgerBalances(ctx, b.balances); err != nil {
 		return nil, fmt.Errorf("ledger: move balances: %w", err)
 	}
-	if err := moveLots(ctx, queries, b, balances); err != nil {
+	for _, m := range b.prepaid {
+		l.book.move(m)
+	}
+	if err := l.book.write(ctx, queries); err != nil {
 		return nil, err
 	}
 	return b.txns.Ids, nil
@@ -152,5 +169,5 @@ func (b *batch) add(t Txn, sums map[Account]money.Nano) {
 }
 
 func compareOrgAccount(a, b orgAccount) int {
-	return cmp.Or(bytes.Compare(a.org[:], b.org[:]), cmp.Compare(a.account, b.account))
+	return cmp.Or(compareIDs(a.org, b.org), cmp.Compare(a.account, b.account))
 }

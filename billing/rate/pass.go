@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"millrace/billing/ledger"
 	"millrace/db/q"
 	"millrace/internal/ids"
 	"millrace/internal/money"
@@ -26,6 +27,7 @@ type pass struct {
 	now      time.Time
 	finals   []*entry
 	progress []*entry
+	ledger   *ledger.Locked // of the organizations that owe something
 	purse    *purse
 	moved    map[budget]money.Nano // charged, by budget
 }
@@ -132,7 +134,8 @@ func (p *pass) lockBalances(ctx context.Context) error {
 	if len(orgs) == 0 {
 		return nil
 	}
-	_, err := p.q.LockLedgerBalances(ctx, sortedSet(orgs))
+	var err error
+	p.ledger, err = ledger.Lock(ctx, p.tx, orgs)
 	return err
 }
 
@@ -252,15 +255,15 @@ func (p *pass) settleBudgets(ctx context.Context) error {
 		a.Orgs, a.Ids = append(a.Orgs, b.org), append(a.Ids, b.id)
 		a.Settled, a.Outstanding = append(a.Settled, int64(p.moved[b])), append(a.Outstanding, int64(outstanding[b]))
 	}
-	n, err := p.q.SettleBudgets(ctx, a)
-	if err == nil && n != int64(len(a.Ids)) {
-		err = fmt.Errorf("%d of %d budgets moved", n, len(a.Ids))
+	settled, err := p.q.SettleBudgets(ctx, a)
+	if err == nil && settled.Moved != int64(len(a.Ids)) {
+		err = fmt.Errorf("%d of %d budgets moved", settled.Moved, len(a.Ids))
 	}
-	if err != nil {
+	if err != nil || len(settled.Caps) == 0 {
 		return err
 	}
 	// The rows are locked until the commit, so a threshold is noted by whoever passes it, once.
-	return p.q.NoteAlerts(ctx, q.NoteAlertsParams{Orgs: a.Orgs, Ids: a.Ids})
+	return p.q.NoteAlerts(ctx, q.NoteAlertsParams{Orgs: settled.CapOrgs, Ids: settled.Caps})
 }
 
 // potColumns are the keys of allotments as the set-based statements take them.

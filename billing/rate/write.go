@@ -38,7 +38,7 @@ func (p *pass) post(ctx context.Context) error {
 	for i, org := range orgs {
 		charges[i] = ledger.Charge{Org: org, Amount: charged[org]}
 	}
-	entries, err := ledger.Spend(ctx, p.tx, charges)
+	entries, err := p.ledger.Spend(charges)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (p *pass) post(ctx context.Context) error {
 		txns[i] = ledger.Txn{ID: ids.New(), Org: org, Kind: ledger.Usage, Memo: fmt.Sprintf("%d requests", requests[org]), Entries: list}
 		txnOf[org] = txns[i].ID
 	}
-	if _, err := ledger.PostMany(ctx, p.tx, txns); err != nil {
+	if _, err := p.ledger.Post(ctx, txns); err != nil {
 		return err
 	}
 	for _, e := range p.finals {

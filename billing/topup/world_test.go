@@ -200,11 +200,15 @@ func (w *world) spend(usd int64) {
 	w.t.Helper()
 	n := money.Nano(usd) * money.NanoPerUSD
 	w.system(func(tx pgx.Tx) error {
-		split, err := ledger.Spend(context.Background(), tx, []ledger.Charge{{Org: w.org, Amount: n}})
+		l, err := ledger.Lock(context.Background(), tx, []ids.ID{w.org})
 		if err != nil {
 			return err
 		}
-		if _, _, err := ledger.Post(context.Background(), tx, ledger.Txn{Org: w.org, Kind: ledger.Usage, Entries: split[0]}); err != nil {
+		split, err := l.Spend([]ledger.Charge{{Org: w.org, Amount: n}})
+		if err != nil {
+			return err
+		}
+		if _, err := l.Post(context.Background(), []ledger.Txn{{Org: w.org, Kind: ledger.Usage, Entries: split[0]}}); err != nil {
 			return err
 		}
 		_, err = tx.Exec(context.Background(), "update budgets set settled_nano = settled_nano + $2 where org_id = $1 and kind = 'balance'", w.org, int64(n))

@@ -98,14 +98,16 @@ func (q *Queries) AlertsOfOrg(ctx context.Context, arg AlertsOfOrgParams) ([]Ale
 
 const alertsTold = `-- name: AlertsTold :exec
 UPDATE cap_alerts a SET told_at = $1::timestamptz
-FROM (SELECT unnest($2::uuid[]) AS org_id, unnest($3::uuid[]) AS budget_id, unnest($4::int[]) AS percent) k
-WHERE a.org_id = k.org_id AND a.budget_id = k.budget_id AND a.percent = k.percent
+FROM (SELECT unnest($2::uuid[]) AS org_id, unnest($3::uuid[]) AS budget_id, unnest($4::bigint[]) AS cap_nano,
+             unnest($5::int[]) AS percent) k
+WHERE a.org_id = k.org_id AND a.budget_id = k.budget_id AND a.cap_nano = k.cap_nano AND a.percent = k.percent
 `
 
 type AlertsToldParams struct {
 	ToldAt   time.Time
 	Orgs     []ids.ID
 	Budgets  []ids.ID
+	Caps     []int64
 	Percents []int32
 }
 
@@ -114,6 +116,7 @@ func (q *Queries) AlertsTold(ctx context.Context, arg AlertsToldParams) error {
 		arg.ToldAt,
 		arg.Orgs,
 		arg.Budgets,
+		arg.Caps,
 		arg.Percents,
 	)
 	return err
@@ -121,7 +124,11 @@ func (q *Queries) AlertsTold(ctx context.Context, arg AlertsToldParams) error {
 
 const claimDeliveries = `-- name: ClaimDeliveries :many
 UPDATE webhook_deliveries d SET attempts = d.attempts + 1, next_at = $1::timestamptz, tried_at = $2::timestamptz
-FROM (SELECT x.org_id, x.id, w.url, w.secret FROM webhook_deliveries x JOIN webhooks w ON w.org_id = x.org_id AND w.id = x.webhook_id
+FROM (SELECT x.org_id, x.id, w.url, w.secret
+      FROM (SELECT DISTINCT ON (y.org_id, y.webhook_id) y.org_id, y.id FROM webhook_deliveries y
+            WHERE y.state = 'waiting' AND y.next_at <= $2::timestamptz ORDER BY y.org_id, y.webhook_id, y.next_at, y.created_at) first
+      JOIN webhook_deliveries x ON x.org_id = first.org_id AND x.id = first.id
+      JOIN webhooks w ON w.org_id = x.org_id AND w.id = x.webhook_id AND w.removed_at IS NULL
       WHERE x.state = 'waiting' AND x.next_at <= $2::timestamptz ORDER BY x.next_at, x.created_at LIMIT $3
       FOR UPDATE OF x SKIP LOCKED) due
 WHERE d.org_id = due.org_id AND d.id = due.id
@@ -147,7 +154,8 @@ type ClaimDeliveriesRow struct {
 	Secret    []byte
 }
 
-// Takes deliveries that are due, one per webhook; no other process takes them before until.
+// Takes deliveries that are due, the first of each webhook: one that hangs keeps no other waiting. No other process takes
+// them before until.
 func (q *Queries) ClaimDeliveries(ctx context.Context, arg ClaimDeliveriesParams) ([]ClaimDeliveriesRow, error) {
 	rows, err := q.db.Query(ctx, claimDeliveries, arg.Until, arg.Now, arg.MaxRows)
 	if err != nil {
@@ -259,7 +267,7 @@ func (q *Queries) Deliveries(ctx context.Context, arg DeliveriesParams) ([]Deliv
 }
 
 const deliveryDone = `-- name: DeliveryDone :exec
-UPDATE webhook_deliveries SET state = $3, status = $4, problem = $5, next_at = $6 WHERE org_id = $1 AND id = $2
+UPDATE webhook_deliveries SET state = $3, status = $4, problem = $5, next_at = $6 WHERE org_id = $1 AND id = $2 AND state = 'waiting'
 `
 
 type DeliveryDoneParams struct {
@@ -271,6 +279,7 @@ type DeliveryDoneParams struct {
 	NextAt  time.Time
 }
 
+// One that was ended meanwhile stays ended.
 func (q *Queries) DeliveryDone(ctx context.Context, arg DeliveryDoneParams) error {
 	_, err := q.db.Exec(ctx, deliveryDone,
 		arg.OrgID,
@@ -323,11 +332,22 @@ func (q *Queries) InsertWebhook(ctx context.Context, arg InsertWebhookParams) er
 	return err
 }
 
+const lockWebhooks = `-- name: LockWebhooks :exec
+SELECT pg_advisory_xact_lock(hashtextextended('webhooks of ' || $1::uuid::text, 0))
+`
+
+// Webhooks of an organization are added one after another, so that they can be counted.
+func (q *Queries) LockWebhooks(ctx context.Context, orgID ids.ID) error {
+	_, err := q.db.Exec(ctx, lockWebhooks, orgID)
+	return err
+}
+
 const queueDeliveries = `-- name: QueueDeliveries :execrows
 INSERT INTO webhook_deliveries (org_id, id, webhook_id, event_id, kind, body, created_at, next_at)
 SELECT w.org_id, gen_random_uuid(), w.id, $1, $2, $3, $4, $4
 FROM webhooks w WHERE w.org_id = $5 AND w.removed_at IS NULL
   AND ($6::uuid = '00000000-0000-0000-0000-000000000000' OR w.id = $6)
+ORDER BY w.id FOR SHARE OF w
 ON CONFLICT (org_id, webhook_id, event_id) DO NOTHING
 `
 

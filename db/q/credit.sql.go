@@ -417,19 +417,18 @@ func (q *Queries) DecideCreditRequest(ctx context.Context, arg DecideCreditReque
 
 const endRaises = `-- name: EndRaises :many
 UPDATE caps SET raised_nano = 0, raised_until = NULL, changed_at = clock_timestamp()
-WHERE raised_until <= clock_timestamp() RETURNING org_id, id, scope, scope_id, period, cap_nano
+WHERE raised_until <= clock_timestamp() RETURNING org_id, scope, scope_id, period
 `
 
 type EndRaisesRow struct {
 	OrgID   ids.ID
-	ID      ids.ID
 	Scope   string
 	ScopeID ids.ID
 	Period  string
-	CapNano int64
 }
 
-// Raises that are over: what budgets enforce fell by itself; this tells the gateways to give back what they hold above it.
+// Raises that are over: what budgets enforce fell by itself; this tells which gateways must give back what they hold above
+// it, and what may be past a threshold now.
 func (q *Queries) EndRaises(ctx context.Context) ([]EndRaisesRow, error) {
 	rows, err := q.db.Query(ctx, endRaises)
 	if err != nil {
@@ -441,11 +440,9 @@ func (q *Queries) EndRaises(ctx context.Context) ([]EndRaisesRow, error) {
 		var i EndRaisesRow
 		if err := rows.Scan(
 			&i.OrgID,
-			&i.ID,
 			&i.Scope,
 			&i.ScopeID,
 			&i.Period,
-			&i.CapNano,
 		); err != nil {
 			return nil, err
 		}
@@ -519,23 +516,33 @@ func (q *Queries) EnsureCapBudgets(ctx context.Context, arg EnsureCapBudgetsPara
 }
 
 const expiredLots = `-- name: ExpiredLots :many
-SELECT org_id, lot_id FROM ledger_lots WHERE remaining_nano > 0 AND expires_at <= $1::timestamptz
-ORDER BY expires_at, lot_id LIMIT $2
+SELECT org_id, lot_id, expires_at::timestamptz AS expires_at FROM ledger_lots WHERE remaining_nano > 0 AND expires_at <= $1::timestamptz
+  AND (expires_at, lot_id) > ($2::timestamptz, $3::uuid)
+ORDER BY expires_at, lot_id LIMIT $4
 `
 
 type ExpiredLotsParams struct {
-	Through time.Time
-	MaxRows int32
+	Through  time.Time
+	After    time.Time
+	AfterLot ids.ID
+	MaxRows  int32
 }
 
 type ExpiredLotsRow struct {
-	OrgID ids.ID
-	LotID ids.ID
+	OrgID     ids.ID
+	LotID     ids.ID
+	ExpiresAt time.Time
 }
 
 // ---- the end of credit -------------------------------------------------------------------------------------------------
+// The page behind a lot: those that cannot end now stay, and keep none behind them waiting.
 func (q *Queries) ExpiredLots(ctx context.Context, arg ExpiredLotsParams) ([]ExpiredLotsRow, error) {
-	rows, err := q.db.Query(ctx, expiredLots, arg.Through, arg.MaxRows)
+	rows, err := q.db.Query(ctx, expiredLots,
+		arg.Through,
+		arg.After,
+		arg.AfterLot,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -543,7 +550,7 @@ func (q *Queries) ExpiredLots(ctx context.Context, arg ExpiredLotsParams) ([]Exp
 	var items []ExpiredLotsRow
 	for rows.Next() {
 		var i ExpiredLotsRow
-		if err := rows.Scan(&i.OrgID, &i.LotID); err != nil {
+		if err := rows.Scan(&i.OrgID, &i.LotID, &i.ExpiresAt); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -1173,28 +1180,6 @@ func (q *Queries) LockEpochForFence(ctx context.Context, id ids.ID) (GatewayEpoc
 	return i, err
 }
 
-const lotRemaining = `-- name: LotRemaining :one
-SELECT account, remaining_nano, expires_at FROM ledger_lots WHERE org_id = $1 AND lot_id = $2
-`
-
-type LotRemainingParams struct {
-	OrgID ids.ID
-	LotID ids.ID
-}
-
-type LotRemainingRow struct {
-	Account       string
-	RemainingNano int64
-	ExpiresAt     *time.Time
-}
-
-func (q *Queries) LotRemaining(ctx context.Context, arg LotRemainingParams) (LotRemainingRow, error) {
-	row := q.db.QueryRow(ctx, lotRemaining, arg.OrgID, arg.LotID)
-	var i LotRemainingRow
-	err := row.Scan(&i.Account, &i.RemainingNano, &i.ExpiresAt)
-	return i, err
-}
-
 const lotsToWarn = `-- name: LotsToWarn :many
 SELECT l.org_id, l.lot_id, l.account, l.expires_at, l.remaining_nano FROM ledger_lots l
 WHERE l.remaining_nano > 0 AND l.expires_at > $1::timestamptz AND l.expires_at <= $2::timestamptz
@@ -1297,8 +1282,9 @@ JOIN budgets b ON b.org_id = k.org_id AND b.id = k.id AND b.kind = 'cap'
 JOIN caps c ON c.org_id = b.org_id AND c.scope = b.scope AND c.scope_id = b.scope_id AND c.period = b.period AND c.removed_at IS NULL
 CROSS JOIN LATERAL (SELECT enforced_cap(c.cap_nano, c.raised_nano, c.raised_until) AS amount) a
 JOIN (VALUES (50), (80), (100)) AS t(percent) ON a.amount > 0 AND b.settled_nano::numeric * 100 >= a.amount::numeric * t.percent
+WHERE NOT EXISTS (SELECT FROM cap_alerts n WHERE n.org_id = b.org_id AND n.budget_id = b.id AND n.cap_nano = a.amount AND n.percent = t.percent)
 ORDER BY b.id, t.percent
-ON CONFLICT (org_id, budget_id, percent) DO NOTHING
+ON CONFLICT (org_id, budget_id, cap_nano, percent) DO NOTHING
 `
 
 type NoteAlertsParams struct {
@@ -1306,8 +1292,9 @@ type NoteAlertsParams struct {
 	Ids  []ids.ID
 }
 
-// Thresholds that these budgets have passed, each once per budget. Whoever moves a budget or its cap calls it in the same
-// transaction, so no alert is lost and none comes twice.
+// Thresholds that these budgets have passed, each once per budget and amount of the cap. Whoever moves a budget or its cap
+// calls it in the same transaction, so no alert is lost and none comes twice. Most of what is passed is noted already: it is
+// left out before anything is locked.
 func (q *Queries) NoteAlerts(ctx context.Context, arg NoteAlertsParams) error {
 	_, err := q.db.Exec(ctx, noteAlerts, arg.Orgs, arg.Ids)
 	return err

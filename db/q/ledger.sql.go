@@ -160,6 +160,15 @@ func (q *Queries) DriftedLots(ctx context.Context, maxRows int32) ([]DriftedLots
 	return items, nil
 }
 
+const dropBalances = `-- name: DropBalances :exec
+DELETE FROM ledger_balances
+`
+
+func (q *Queries) DropBalances(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, dropBalances)
+	return err
+}
+
 const dropLots = `-- name: DropLots :exec
 DELETE FROM ledger_lots
 `
@@ -358,7 +367,7 @@ func (q *Queries) LedgerTotal(ctx context.Context) (string, error) {
 }
 
 const ledgerTxn = `-- name: LedgerTxn :many
-SELECT t.id, t.kind, t.memo, e.account, e.amount_nano
+SELECT t.kind, e.account, e.amount_nano
 FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
 WHERE t.org_id = $1 AND t.day = $2 AND t.id = $3 ORDER BY e.account
 `
@@ -370,9 +379,7 @@ type LedgerTxnParams struct {
 }
 
 type LedgerTxnRow struct {
-	ID         ids.ID
 	Kind       string
-	Memo       string
 	Account    string
 	AmountNano int64
 }
@@ -386,13 +393,7 @@ func (q *Queries) LedgerTxn(ctx context.Context, arg LedgerTxnParams) ([]LedgerT
 	var items []LedgerTxnRow
 	for rows.Next() {
 		var i LedgerTxnRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.Kind,
-			&i.Memo,
-			&i.Account,
-			&i.AmountNano,
-		); err != nil {
+		if err := rows.Scan(&i.Kind, &i.Account, &i.AmountNano); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -430,12 +431,13 @@ func (q *Queries) LockLedgerBalances(ctx context.Context, orgs []ids.ID) ([]Ledg
 	return items, nil
 }
 
-const lockLots = `-- name: LockLots :exec
-LOCK TABLE ledger_balances IN SHARE ROW EXCLUSIVE MODE
+const lockProjections = `-- name: LockProjections :exec
+LOCK TABLE ledger_balances, ledger_lots IN EXCLUSIVE MODE
 `
 
-func (q *Queries) LockLots(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, lockLots)
+// Every posting locks rows of balances, or inserts them, first.
+func (q *Queries) LockProjections(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, lockProjections)
 	return err
 }
 
@@ -530,47 +532,6 @@ func (q *Queries) LotsLeft(ctx context.Context, orgs []ids.ID) ([]LedgerLot, err
 	return items, nil
 }
 
-const lotsOfOrg = `-- name: LotsOfOrg :many
-SELECT l.lot_id, l.account, l.priority, l.expires_at, l.remaining_nano FROM ledger_lots l
-WHERE l.org_id = $1 AND l.remaining_nano > 0
-ORDER BY l.priority, l.expires_at NULLS LAST, l.lot_id
-`
-
-type LotsOfOrgRow struct {
-	LotID         ids.ID
-	Account       string
-	Priority      int16
-	ExpiresAt     *time.Time
-	RemainingNano int64
-}
-
-// Every lot that has something left, with what it began with.
-func (q *Queries) LotsOfOrg(ctx context.Context, orgID ids.ID) ([]LotsOfOrgRow, error) {
-	rows, err := q.db.Query(ctx, lotsOfOrg, orgID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LotsOfOrgRow
-	for rows.Next() {
-		var i LotsOfOrgRow
-		if err := rows.Scan(
-			&i.LotID,
-			&i.Account,
-			&i.Priority,
-			&i.ExpiresAt,
-			&i.RemainingNano,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const openLots = `-- name: OpenLots :exec
 INSERT INTO ledger_lots (org_id, lot_id, account, priority, expires_at, remaining_nano)
 SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::text[]), unnest($4::int[])::smallint,
@@ -595,6 +556,16 @@ func (q *Queries) OpenLots(ctx context.Context, arg OpenLotsParams) error {
 		arg.Expires,
 		arg.Amounts,
 	)
+	return err
+}
+
+const rebuildBalances = `-- name: RebuildBalances :exec
+INSERT INTO ledger_balances (org_id, account, amount_nano)
+SELECT org_id, account, sum(amount_nano) FROM ledger_entries GROUP BY org_id, account
+`
+
+func (q *Queries) RebuildBalances(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, rebuildBalances)
 	return err
 }
 

@@ -977,16 +977,21 @@ func (q *Queries) SetEpochLogEnd(ctx context.Context, arg SetEpochLogEndParams) 
 	return result.RowsAffected(), nil
 }
 
-const settleBudgets = `-- name: SettleBudgets :execrows
+const settleBudgets = `-- name: SettleBudgets :one
 WITH moved AS (
   SELECT unnest($1::uuid[]) AS org_id, unnest($2::uuid[]) AS id,
          unnest($3::bigint[]) AS settled, unnest($4::bigint[]) AS outstanding
 ), locked AS (
   SELECT b.org_id, b.id, m.settled, m.outstanding FROM budgets b JOIN moved m ON m.org_id = b.org_id AND m.id = b.id
   ORDER BY b.id FOR NO KEY UPDATE OF b
+), settled AS (
+  UPDATE budgets b SET settled_nano = b.settled_nano + l.settled, outstanding_nano = b.outstanding_nano + l.outstanding
+  FROM locked l WHERE b.org_id = l.org_id AND b.id = l.id
+  RETURNING b.org_id, b.id, b.kind
 )
-UPDATE budgets b SET settled_nano = b.settled_nano + l.settled, outstanding_nano = b.outstanding_nano + l.outstanding
-FROM locked l WHERE b.org_id = l.org_id AND b.id = l.id
+SELECT count(*) AS moved, coalesce(array_agg(s.org_id ORDER BY s.id) FILTER (WHERE s.kind = 'cap'), '{}')::uuid[] AS cap_orgs,
+       coalesce(array_agg(s.id ORDER BY s.id) FILTER (WHERE s.kind = 'cap'), '{}')::uuid[] AS caps
+FROM settled s
 `
 
 type SettleBudgetsParams struct {
@@ -996,18 +1001,23 @@ type SettleBudgetsParams struct {
 	Outstanding []int64
 }
 
-// The last locks of the transaction, by id.
-func (q *Queries) SettleBudgets(ctx context.Context, arg SettleBudgetsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, settleBudgets,
+type SettleBudgetsRow struct {
+	Moved   int64
+	CapOrgs []ids.ID
+	Caps    []ids.ID
+}
+
+// The last locks of the transaction, by id. Tells which of them belong to caps: only those have thresholds.
+func (q *Queries) SettleBudgets(ctx context.Context, arg SettleBudgetsParams) (SettleBudgetsRow, error) {
+	row := q.db.QueryRow(ctx, settleBudgets,
 		arg.Orgs,
 		arg.Ids,
 		arg.Settled,
 		arg.Outstanding,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	var i SettleBudgetsRow
+	err := row.Scan(&i.Moved, &i.CapOrgs, &i.Caps)
+	return i, err
 }
 
 const startRaterOffset = `-- name: StartRaterOffset :execrows

@@ -13,8 +13,9 @@ FOR UPDATE OF a SKIP LOCKED;
 
 -- name: AlertsTold :exec
 UPDATE cap_alerts a SET told_at = sqlc.arg(told_at)::timestamptz
-FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(budgets)::uuid[]) AS budget_id, unnest(sqlc.arg(percents)::int[]) AS percent) k
-WHERE a.org_id = k.org_id AND a.budget_id = k.budget_id AND a.percent = k.percent;
+FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(budgets)::uuid[]) AS budget_id, unnest(sqlc.arg(caps)::bigint[]) AS cap_nano,
+             unnest(sqlc.arg(percents)::int[]) AS percent) k
+WHERE a.org_id = k.org_id AND a.budget_id = k.budget_id AND a.cap_nano = k.cap_nano AND a.percent = k.percent;
 
 -- name: AlertsOfOrg :many
 SELECT a.percent, a.cap_nano, a.settled_nano, a.hard, a.created_at, a.told_at, b.scope, b.scope_id, b.period, b.period_start,
@@ -30,6 +31,10 @@ WHERE m.org_id = $1 AND m.role IN ('owner', 'admin', 'billing') AND u.disabled_a
 -- ---- webhooks --------------------------------------------------------------------------------------------------------
 -- name: InsertWebhook :exec
 INSERT INTO webhooks (org_id, id, url, secret, created_by, created_at) VALUES ($1, $2, $3, $4, $5, $6);
+
+-- name: LockWebhooks :exec
+-- Webhooks of an organization are added one after another, so that they can be counted.
+SELECT pg_advisory_xact_lock(hashtextextended('webhooks of ' || sqlc.arg(org_id)::uuid::text, 0));
 
 -- name: CountWebhooks :one
 SELECT count(*) FROM webhooks WHERE org_id = $1 AND removed_at IS NULL;
@@ -51,19 +56,26 @@ INSERT INTO webhook_deliveries (org_id, id, webhook_id, event_id, kind, body, cr
 SELECT w.org_id, gen_random_uuid(), w.id, sqlc.arg(event_id), sqlc.arg(kind), sqlc.arg(body), sqlc.arg(now), sqlc.arg(now)
 FROM webhooks w WHERE w.org_id = sqlc.arg(org_id) AND w.removed_at IS NULL
   AND (sqlc.arg(one_webhook)::uuid = '00000000-0000-0000-0000-000000000000' OR w.id = sqlc.arg(one_webhook))
+ORDER BY w.id FOR SHARE OF w
 ON CONFLICT (org_id, webhook_id, event_id) DO NOTHING;
 
 -- name: ClaimDeliveries :many
--- Takes deliveries that are due, one per webhook; no other process takes them before until.
+-- Takes deliveries that are due, the first of each webhook: one that hangs keeps no other waiting. No other process takes
+-- them before until.
 UPDATE webhook_deliveries d SET attempts = d.attempts + 1, next_at = sqlc.arg(until)::timestamptz, tried_at = sqlc.arg(now)::timestamptz
-FROM (SELECT x.org_id, x.id, w.url, w.secret FROM webhook_deliveries x JOIN webhooks w ON w.org_id = x.org_id AND w.id = x.webhook_id
+FROM (SELECT x.org_id, x.id, w.url, w.secret
+      FROM (SELECT DISTINCT ON (y.org_id, y.webhook_id) y.org_id, y.id FROM webhook_deliveries y
+            WHERE y.state = 'waiting' AND y.next_at <= sqlc.arg(now)::timestamptz ORDER BY y.org_id, y.webhook_id, y.next_at, y.created_at) first
+      JOIN webhook_deliveries x ON x.org_id = first.org_id AND x.id = first.id
+      JOIN webhooks w ON w.org_id = x.org_id AND w.id = x.webhook_id AND w.removed_at IS NULL
       WHERE x.state = 'waiting' AND x.next_at <= sqlc.arg(now)::timestamptz ORDER BY x.next_at, x.created_at LIMIT sqlc.arg(max_rows)
       FOR UPDATE OF x SKIP LOCKED) due
 WHERE d.org_id = due.org_id AND d.id = due.id
 RETURNING d.org_id, d.id, d.webhook_id, d.event_id, d.kind, d.body, d.attempts, d.created_at, due.url, due.secret;
 
 -- name: DeliveryDone :exec
-UPDATE webhook_deliveries SET state = $3, status = $4, problem = $5, next_at = $6 WHERE org_id = $1 AND id = $2;
+-- One that was ended meanwhile stays ended.
+UPDATE webhook_deliveries SET state = $3, status = $4, problem = $5, next_at = $6 WHERE org_id = $1 AND id = $2 AND state = 'waiting';
 
 -- name: Deliveries :many
 SELECT d.id, d.webhook_id, d.event_id, d.kind, d.state, d.attempts, d.status, d.problem, d.created_at, d.next_at, d.tried_at, w.url

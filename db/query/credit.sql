@@ -159,13 +159,15 @@ UPDATE caps SET cap_nano = $3, hard = $4, raised_nano = $5, raised_until = $6, c
 SELECT * FROM caps WHERE org_id = $1 AND id = $2 AND removed_at IS NULL FOR NO KEY UPDATE;
 
 -- name: EndRaises :many
--- Raises that are over: what budgets enforce fell by itself; this tells the gateways to give back what they hold above it.
+-- Raises that are over: what budgets enforce fell by itself; this tells which gateways must give back what they hold above
+-- it, and what may be past a threshold now.
 UPDATE caps SET raised_nano = 0, raised_until = NULL, changed_at = clock_timestamp()
-WHERE raised_until <= clock_timestamp() RETURNING org_id, id, scope, scope_id, period, cap_nano;
+WHERE raised_until <= clock_timestamp() RETURNING org_id, scope, scope_id, period;
 
 -- name: NoteAlerts :exec
--- Thresholds that these budgets have passed, each once per budget. Whoever moves a budget or its cap calls it in the same
--- transaction, so no alert is lost and none comes twice.
+-- Thresholds that these budgets have passed, each once per budget and amount of the cap. Whoever moves a budget or its cap
+-- calls it in the same transaction, so no alert is lost and none comes twice. Most of what is passed is noted already: it is
+-- left out before anything is locked.
 INSERT INTO cap_alerts (org_id, budget_id, percent, cap_nano, settled_nano, hard)
 SELECT b.org_id, b.id, t.percent, a.amount, b.settled_nano, c.hard
 FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(ids)::uuid[]) AS id) k
@@ -173,8 +175,9 @@ JOIN budgets b ON b.org_id = k.org_id AND b.id = k.id AND b.kind = 'cap'
 JOIN caps c ON c.org_id = b.org_id AND c.scope = b.scope AND c.scope_id = b.scope_id AND c.period = b.period AND c.removed_at IS NULL
 CROSS JOIN LATERAL (SELECT enforced_cap(c.cap_nano, c.raised_nano, c.raised_until) AS amount) a
 JOIN (VALUES (50), (80), (100)) AS t(percent) ON a.amount > 0 AND b.settled_nano::numeric * 100 >= a.amount::numeric * t.percent
+WHERE NOT EXISTS (SELECT FROM cap_alerts n WHERE n.org_id = b.org_id AND n.budget_id = b.id AND n.cap_nano = a.amount AND n.percent = t.percent)
 ORDER BY b.id, t.percent
-ON CONFLICT (org_id, budget_id, percent) DO NOTHING;
+ON CONFLICT (org_id, budget_id, cap_nano, percent) DO NOTHING;
 
 -- name: BudgetsOfCap :many
 SELECT id FROM budgets WHERE org_id = $1 AND kind = 'cap' AND scope = $2 AND scope_id = $3 AND period = $4 AND period_start >= sqlc.arg(since) ORDER BY id;
@@ -235,11 +238,10 @@ SELECT * FROM credit_grants WHERE org_id = $1 ORDER BY id DESC LIMIT sqlc.arg(ma
 
 -- ---- the end of credit -------------------------------------------------------------------------------------------------
 -- name: ExpiredLots :many
-SELECT org_id, lot_id FROM ledger_lots WHERE remaining_nano > 0 AND expires_at <= sqlc.arg(through)::timestamptz
+-- The page behind a lot: those that cannot end now stay, and keep none behind them waiting.
+SELECT org_id, lot_id, expires_at::timestamptz AS expires_at FROM ledger_lots WHERE remaining_nano > 0 AND expires_at <= sqlc.arg(through)::timestamptz
+  AND (expires_at, lot_id) > (sqlc.arg(after)::timestamptz, sqlc.arg(after_lot)::uuid)
 ORDER BY expires_at, lot_id LIMIT sqlc.arg(max_rows);
-
--- name: LotRemaining :one
-SELECT account, remaining_nano, expires_at FROM ledger_lots WHERE org_id = $1 AND lot_id = $2;
 
 -- name: LockBalanceBudget :one
 SELECT id, cap_nano, settled_nano, outstanding_nano FROM budgets WHERE org_id = $1 AND kind = 'balance' FOR NO KEY UPDATE;

@@ -103,8 +103,16 @@ UPDATE ledger_lots l SET remaining_nano = l.remaining_nano - k.amount
 FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(lots)::uuid[]) AS lot_id, unnest(sqlc.arg(amounts)::bigint[]) AS amount) k
 WHERE l.org_id = k.org_id AND l.lot_id = k.lot_id;
 
--- name: LockLots :exec
-LOCK TABLE ledger_balances IN SHARE ROW EXCLUSIVE MODE;
+-- name: LockProjections :exec
+-- Every posting locks rows of balances, or inserts them, first.
+LOCK TABLE ledger_balances, ledger_lots IN EXCLUSIVE MODE;
+
+-- name: DropBalances :exec
+DELETE FROM ledger_balances;
+
+-- name: RebuildBalances :exec
+INSERT INTO ledger_balances (org_id, account, amount_nano)
+SELECT org_id, account, sum(amount_nano) FROM ledger_entries GROUP BY org_id, account;
 
 -- name: DropLots :exec
 DELETE FROM ledger_lots;
@@ -128,14 +136,8 @@ FROM has h FULL JOIN sums s ON s.org_id = h.org_id AND s.account = h.account
 WHERE coalesce(h.amount, 0) <> coalesce(s.amount, 0)
 ORDER BY 1, 2 LIMIT sqlc.arg(max_rows);
 
--- name: LotsOfOrg :many
--- Every lot that has something left, with what it began with.
-SELECT l.lot_id, l.account, l.priority, l.expires_at, l.remaining_nano FROM ledger_lots l
-WHERE l.org_id = $1 AND l.remaining_nano > 0
-ORDER BY l.priority, l.expires_at NULLS LAST, l.lot_id;
-
 -- name: LedgerTxn :many
-SELECT t.id, t.kind, t.memo, e.account, e.amount_nano
+SELECT t.kind, e.account, e.amount_nano
 FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
 WHERE t.org_id = $1 AND t.day = $2 AND t.id = $3 ORDER BY e.account;
 

@@ -113,17 +113,22 @@ FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(budgets):
 ORDER BY k.budget_id, k.epoch_id
 ON CONFLICT (org_id, budget_id, epoch_id) DO UPDATE SET allotted_nano = allotments.allotted_nano + excluded.allotted_nano;
 
--- name: SettleBudgets :execrows
--- The last locks of the transaction, by id.
+-- name: SettleBudgets :one
+-- The last locks of the transaction, by id. Tells which of them belong to caps: only those have thresholds.
 WITH moved AS (
   SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(ids)::uuid[]) AS id,
          unnest(sqlc.arg(settled)::bigint[]) AS settled, unnest(sqlc.arg(outstanding)::bigint[]) AS outstanding
 ), locked AS (
   SELECT b.org_id, b.id, m.settled, m.outstanding FROM budgets b JOIN moved m ON m.org_id = b.org_id AND m.id = b.id
   ORDER BY b.id FOR NO KEY UPDATE OF b
+), settled AS (
+  UPDATE budgets b SET settled_nano = b.settled_nano + l.settled, outstanding_nano = b.outstanding_nano + l.outstanding
+  FROM locked l WHERE b.org_id = l.org_id AND b.id = l.id
+  RETURNING b.org_id, b.id, b.kind
 )
-UPDATE budgets b SET settled_nano = b.settled_nano + l.settled, outstanding_nano = b.outstanding_nano + l.outstanding
-FROM locked l WHERE b.org_id = l.org_id AND b.id = l.id;
+SELECT count(*) AS moved, coalesce(array_agg(s.org_id ORDER BY s.id) FILTER (WHERE s.kind = 'cap'), '{}')::uuid[] AS cap_orgs,
+       coalesce(array_agg(s.id ORDER BY s.id) FILTER (WHERE s.kind = 'cap'), '{}')::uuid[] AS caps
+FROM settled s;
 
 -- ---- events, rollups, streams ------------------------------------------------------------------------------------
 -- name: InsertUsageEvents :exec
