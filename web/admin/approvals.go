@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -186,7 +188,7 @@ func (p *pages) refuse(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	note := readReason(f, "note")
+	note := readReason(f, "note", "")
 	if f.OK() {
 		err := p.Write.Refuse(c.Request().Context(), session.Must(c), a.ID, note)
 		if err == nil {
@@ -199,13 +201,20 @@ func (p *pages) refuse(c echo.Context) error {
 	return p.showRefuse(c, http.StatusUnprocessableEntity, f)
 }
 
-func readReason(f *ui.Form, field string) string {
+// readReason reads why something is done; reader says in a sentence who will read it.
+func readReason(f *ui.Form, field, reader string) string {
 	text := f.Get(field)
 	if n := utf8.RuneCountInString(text); n == 0 || n > maxReason {
-		f.Fail(field, "Say why, in at most 300 characters.")
+		f.Fail(field, strings.TrimSpace(fmt.Sprintf("Say why, in at most %d characters. %s", maxReason, reader)))
 	}
 	return text
 }
+
+// Who reads a reason.
+const (
+	operatorsRead = "Other operators read it."
+	customerReads = "The customer sees it in the ledger."
+)
 
 func (p *pages) statement(c echo.Context) error {
 	id, err := pathID(c, ids.Org)
@@ -217,7 +226,7 @@ func (p *pages) statement(c echo.Context) error {
 		return err
 	}
 	now := p.Clock.Now()
-	month := statement.Month(c, now)
+	month := report.Month(c, now)
 	s, err := p.Read.Statement(c.Request().Context(), id, month)
 	if err != nil {
 		return err
@@ -235,5 +244,5 @@ func (p *pages) statement(c echo.Context) error {
 	return ui.Render(c, http.StatusOK, statement.Body(statement.View{
 		Page: ui.Page{Title: "Statement of " + x.Name, Path: customersTop, Up: &ui.Link{Href: customerPath(id), Text: x.Name},
 			Lead: month.From.Format("January 2006") + " · a UTC calendar month"},
-		S: s, Grid: g, Months: statement.Months(c, month, now), CSV: u.With("format", "csv")}))
+		S: s, Grid: g, Months: report.Months(c, month, now), CSV: u.With("format", "csv")}))
 }

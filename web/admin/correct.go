@@ -38,7 +38,7 @@ func (p *pages) adjust(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	a := Adjustment{Org: org, ID: readFormID(f), Reason: readReason(f, "reason")}
+	a := Adjustment{Org: org, ID: readFormID(f), Reason: readReason(f, "reason", "")}
 	if n := readAmount(f, "amount"); n != nil {
 		a.Amount = *n
 	}
@@ -95,7 +95,7 @@ func (p *pages) reverse(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	r := Reversal{Org: org, ID: readFormID(f), Reason: readReason(f, "reason")}
+	r := Reversal{Org: org, ID: readFormID(f), Reason: readReason(f, "reason", "")}
 	if r.Txn, err = ids.Parse(ids.Txn, f.Get("txn")); err != nil {
 		f.Fail("txn", "Enter a transaction like txn_01890a5d…, from the customer's statement.")
 	}

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"net/http"
-	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
@@ -60,7 +59,7 @@ func (p *pages) grantCredit(c echo.Context) error {
 }
 
 func (p *pages) readGrant(f *ui.Form, org ids.ID) Grant {
-	g := Grant{Org: org, Reason: f.Get("reason"), Promo: f.Get("promo") != ""}
+	g := Grant{Org: org, Promo: f.Get("promo") != ""}
 	var err error
 	if g.ID, err = ids.Parse(ids.Grant, f.Get("id")); err != nil {
 		f.Fail("", "This form was incomplete. Please send it again.")
@@ -69,8 +68,6 @@ func (p *pages) readGrant(f *ui.Form, org ids.ID) Grant {
 		g.Amount = *n
 	}
 	g.Ends = readEnd(f)
-	if n := utf8.RuneCountInString(g.Reason); n == 0 || n > maxReason {
-		f.Fail("reason", "Say why, in at most 300 characters. The customer sees it in the ledger.")
-	}
+	g.Reason = readReason(f, "reason", customerReads)
 	return g
 }

@@ -11,8 +11,7 @@ import (
 
 func (p *pages) export(c echo.Context) error {
 	now := p.Clock.Now().UTC()
-	first := monthOf(c, now)
-	span := report.Span{From: first, To: first.AddDate(0, 1, 0)}
+	span := report.Month(c, now)
 	if span.To.After(now) {
 		span.To = report.Day(now, 1)
 	}
@@ -33,13 +32,4 @@ func (p *pages) exportFile(c echo.Context) error {
 		return err
 	}
 	return report.Send(c, f)
-}
-
-// monthOf is the UTC month that the address asks for; a bad or future one is this month.
-func monthOf(c echo.Context, now time.Time) time.Time {
-	first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
-	if t, err := time.Parse("2006-01", c.QueryParam("month")); err == nil && !t.After(first) {
-		return t
-	}
-	return first
 }

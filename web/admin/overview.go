@@ -101,8 +101,8 @@ func ofText(part, whole int64) string {
 
 func (p *pages) revenue(c echo.Context) error {
 	now := p.Clock.Now().UTC()
-	first := monthOf(c, now)
-	month := report.Span{From: first, To: first.AddDate(0, 1, 0), Step: report.StepDay}
+	month := report.Month(c, now)
+	first := month.From
 	rows, err := p.Read.Revenue(c.Request().Context(), month)
 	if err != nil {
 		return err
@@ -113,21 +113,8 @@ func (p *pages) revenue(c echo.Context) error {
 	}
 	u := report.AddressOf(c)
 	page := ui.Page{Title: "Revenue", Path: Root + "/revenue", Lead: first.Format("January 2006") + " · settled usage · billing months are UTC calendar months"}
-	months := monthLinks(u, first, now)
+	months := report.Months(c, month, now)
 	return ui.Render(c, http.StatusOK, revenuePage(page, months, g, u.With("format", "csv"), Root+"/revenue/export?month="+first.Format("2006-01"), totals(rows)))
-}
-
-// monthsShown is how many months the revenue page offers.
-const monthsShown = 6
-
-func monthLinks(u report.Address, first, now time.Time) []ui.Segment {
-	var out []ui.Segment
-	this := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
-	for i := monthsShown - 1; i >= 0; i-- {
-		m := this.AddDate(0, -i, 0)
-		out = append(out, ui.Segment{Href: u.With("month", m.Format("2006-01")), Text: m.Format("Jan"), On: m.Equal(first)})
-	}
-	return out
 }
 
 func totals(rows []RevenueRow) (sum RevenueRow) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"time"
-	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
@@ -183,10 +182,7 @@ func (p *pages) dismissEvent(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	why := f.Get("reason")
-	if n := utf8.RuneCountInString(why); n == 0 || n > maxReason {
-		f.Fail("reason", "Say why, in at most 300 characters. Other operators read it.")
-	}
+	why := readReason(f, "reason", operatorsRead)
 	if f.OK() {
 		err := p.Pay.DismissPaymentEvent(c.Request().Context(), session.Must(c), c.Param("id"), why)
 		if err == nil {

@@ -3,7 +3,6 @@ package admin
 import (
 	"net/http"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
@@ -152,10 +151,7 @@ func (p *pages) dismiss(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	why := f.Get("reason")
-	if n := utf8.RuneCountInString(why); n == 0 || n > maxReason {
-		f.Fail("reason", "Say why, in at most 300 characters. Other operators read it.")
-	}
+	why := readReason(f, "reason", operatorsRead)
 	if f.OK() {
 		err := p.Write.DismissQuarantined(c.Request().Context(), session.Must(c), id, why)
 		if err == nil {

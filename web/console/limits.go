@@ -333,13 +333,3 @@ func raiseOptions() (out []ui.Option) {
 	}
 	return out
 }
-
-func promoNote(b Balance) string {
-	switch {
-	case b.Promo <= 0:
-		return "none"
-	case b.PromoEnds.IsZero():
-		return "used first, does not expire"
-	}
-	return "used first, ends " + b.PromoEnds.Format("2 Jan 2006")
-}

@@ -23,7 +23,7 @@ func (p *pages) registerStatement(g *echo.Group, in func(echo.HandlerFunc) echo.
 
 func (p *pages) statement(c echo.Context) error {
 	now := p.Clock.Now()
-	month := statement.Month(c, now)
+	month := report.Month(c, now)
 	s, err := p.Read.Statement(c.Request().Context(), session.Must(c), month)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (p *pages) statement(c echo.Context) error {
 	u := report.AddressOf(c)
 	return ui.Render(c, http.StatusOK, statement.Body(statement.View{
 		Page: ui.Page{Title: "Statement", Path: "/billing", Up: &ui.Link{Href: "/billing", Text: "Billing"}, Lead: month.From.Format("January 2006") + " · a UTC calendar month"},
-		S:    s, Grid: g, Months: statement.Months(c, month, now), CSV: u.With("format", "csv"), JSON: u.With("format", "json")}))
+		S:    s, Grid: g, Months: report.Months(c, month, now), CSV: u.With("format", "csv"), JSON: u.With("format", "json")}))
 }
 
 func (p *pages) statementDay(c echo.Context) error {

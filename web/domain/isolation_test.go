@@ -2,7 +2,9 @@ package domain_test
 
 import (
 	"context"
+	"reflect"
 	"testing"
+	"time"
 
 	"millrace/internal/fault"
 	"millrace/internal/ids"
@@ -10,6 +12,7 @@ import (
 	"millrace/web/admin"
 	"millrace/web/console"
 	pages "millrace/web/report"
+	"millrace/web/session"
 )
 
 // Bluefin's owner knows every id of Acme's, and gets nowhere with them.
@@ -17,10 +20,21 @@ func TestNobodyReachesAnother(t *testing.T) {
 	s := newShop(t)
 	ctx, who := s.as(s.rival), s.viewer(s.rival)
 	one := money.Nano(1)
+	acmes, err := s.site.Customer.Limits(s.as(s.owner), s.viewer(s.owner))
+	s.must(err)
+	_, err = s.site.Hooks.AddHook(s.as(s.owner), s.viewer(s.owner), "https://acme.example/in")
+	s.must(err)
+	hooks, err := s.site.Hooks.Hooks(s.as(s.owner), s.viewer(s.owner))
+	s.must(err)
 	for name, do := range map[string]func() error{
 		"Key":       func() error { _, err := s.site.Customer.Key(ctx, who, s.ci.ID); return err },
 		"Request":   func() error { _, err := s.site.Customer.Request(ctx, who, s.calls[0]); return err },
 		"RevokeKey": func() error { return s.site.Change.RevokeKey(ctx, who, s.ci.ID) },
+		"RaiseCap": func() error {
+			return s.site.Change.RaiseCap(ctx, who, console.Raise{Rule: acmes.Rules[0].ID, To: 1000 * money.NanoPerUSD, Until: s.clock.Now().Add(time.Hour)})
+		},
+		"TestHook":   func() error { return s.site.Hooks.TestHook(ctx, who, hooks[0].ID) },
+		"RemoveHook": func() error { return s.site.Hooks.RemoveHook(ctx, who, hooks[0].ID) },
 		"SetCap of a key": func() error {
 			return s.site.Change.SetCap(ctx, who, console.CapChange{Scope: console.ScopeKey, ID: s.ci.ID, Cap: &one})
 		},
@@ -119,5 +133,40 @@ func TestOperatorsPagesAreForOperators(t *testing.T) {
 	}
 	if _, err := b.Customer(s.as(s.staff), ids.New()); !fault.Is(err, fault.NotFound) {
 		t.Errorf("an unknown customer: %v, want NotFound", err)
+	}
+}
+
+// Whatever operators' pages can ask for or do, an owner cannot. New ways are in here by themselves.
+func TestEveryOperatorsWayIsClosed(t *testing.T) {
+	s := newShop(t)
+	for _, side := range []struct {
+		door reflect.Type
+		site any
+	}{{reflect.TypeFor[admin.Reader](), s.site.Business}, {reflect.TypeFor[admin.Writer](), s.site.Operate}, {reflect.TypeFor[admin.Payments](), s.site.Till}} {
+		for i := range side.door.NumMethod() {
+			m := side.door.Method(i)
+			var in []reflect.Value
+			for j := range m.Type.NumIn() {
+				switch of := m.Type.In(j); of {
+				case reflect.TypeFor[context.Context]():
+					in = append(in, reflect.ValueOf(s.as(s.owner)))
+				case reflect.TypeFor[session.Viewer]():
+					in = append(in, reflect.ValueOf(s.viewer(s.owner)))
+				case reflect.TypeFor[string](): // a reason, or a name
+					in = append(in, reflect.ValueOf("x"))
+				case reflect.TypeFor[pages.Span]():
+					in = append(in, reflect.ValueOf(pages.Span{From: begin.Truncate(day), To: now.Truncate(day)}))
+				case reflect.TypeFor[pages.Query]():
+					in = append(in, reflect.ValueOf(pages.Query{From: begin, To: now.Truncate(quarterHour), Step: pages.StepDay}))
+				default:
+					in = append(in, reflect.Zero(of))
+				}
+			}
+			out := reflect.ValueOf(side.site).MethodByName(m.Name).Call(in)
+			err, _ := out[len(out)-1].Interface().(error)
+			if !fault.Is(err, fault.Forbidden) && !fault.Is(err, fault.NotFound) {
+				t.Errorf("%s: %v", m.Name, err)
+			}
+		}
 	}
 }

@@ -78,6 +78,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("X-Frame-Options", "DENY")
 	head.Set("Cross-Origin-Opener-Policy", "same-origin")
 	head.Set("Referrer-Policy", "same-origin")
+	head.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=()")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		head.Set("Allow", "GET, HEAD")
 		http.Error(w, "This page can only be read.", http.StatusMethodNotAllowed)

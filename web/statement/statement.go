@@ -16,7 +16,6 @@ import (
 	"millrace/billing/ledger"
 	"millrace/internal/ids"
 	"millrace/internal/money"
-	"millrace/web/report"
 	"millrace/web/ui"
 )
 
@@ -111,31 +110,6 @@ func (s Statement) Grid(day func(time.Time) string, act func(Line) *ui.Link) ui.
 	}
 	g.Rows = append(g.Rows, ui.Row{ui.At(s.To), ui.T("Closing balance"), ui.T("closing"), ui.T(""), ui.USD(s.Closing.Total()), ui.T("")})
 	return g
-}
-
-// Month reads the month an address asks for: a UTC calendar month that has begun, else the running one.
-func Month(c echo.Context, now time.Time) report.Span {
-	now = now.UTC()
-	first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
-	if t, err := time.Parse("2006-01", c.QueryParam("month")); err == nil && !t.After(first) {
-		first = t
-	}
-	return report.Span{From: first, To: first.AddDate(0, 1, 0), Step: report.StepDay}
-}
-
-// monthsShown is how many months a statement offers.
-const monthsShown = 6
-
-// Months are links to the last months.
-func Months(c echo.Context, month report.Span, now time.Time) []ui.Segment {
-	now, u := now.UTC(), report.AddressOf(c)
-	this := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
-	var out []ui.Segment
-	for i := monthsShown - 1; i >= 0; i-- {
-		m := this.AddDate(0, -i, 0)
-		out = append(out, ui.Segment{Href: u.With("month", m.Format("2006-01")), Text: m.Format("Jan"), On: m.Equal(month.From)})
-	}
-	return out
 }
 
 // amount is money for programs.

@@ -24,7 +24,7 @@ const (
 // startReconcile compares the books every day. What is unexplained is kept with the report, counted and logged.
 func (s *Server) startReconcile() error {
 	unexplained := prometheus.NewGauge(prometheus.GaugeOpts{Name: "millrace_reconcile_unexplained",
-		Help: "1 while the last daily comparison of engines, events and books by this process has a difference that nothing explains."})
+		Help: "1 while the last comparison of engines, events and books, by whomever, has a difference that nothing explains."})
 	if err := s.metrics.Register(unexplained); err != nil {
 		return err
 	}
@@ -35,34 +35,37 @@ func (s *Server) startReconcile() error {
 				return nil
 			case <-time.After(reconcileLook):
 			}
-			due, err := s.reconcileDue(ctx)
+			due, sound, err := s.reconcileDue(ctx)
 			if err == nil && due {
-				var sound bool
-				if sound, err = s.reconcileOnce(ctx); err == nil && sound {
-					unexplained.Set(0)
-				} else if err == nil {
-					unexplained.Set(1)
-				}
+				sound, err = s.reconcileOnce(ctx)
 			}
-			if err != nil && ctx.Err() == nil {
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case err != nil:
 				slog.Warn("the books are not compared for now", "cause", err)
+			case sound:
+				unexplained.Set(0)
+			default:
+				unexplained.Set(1)
 			}
 		}
 	})
 	return nil
 }
 
-func (s *Server) reconcileDue(ctx context.Context) (due bool, err error) {
+// reconcileDue reports whether a comparison is due, and whether the last one, by whomever, found nothing.
+func (s *Server) reconcileDue(ctx context.Context) (due, sound bool, err error) {
 	err = s.cfg.DB.InTx(ctx, db.System().ReadOnly(), func(tx pgx.Tx) error {
 		last, err := q.New(tx).ReportLastReconcile(ctx)
 		if errors.Is(err, pgx.ErrNoRows) {
-			due = true
+			due, sound = true, true
 			return nil
 		}
-		due = err == nil && s.cfg.Clock.Now().Sub(last.At) >= reconcileEvery
+		due, sound = err == nil && s.cfg.Clock.Now().Sub(last.At) >= reconcileEvery, !last.Unexplained
 		return err
 	})
-	return due, err
+	return due, sound, err
 }
 
 func (s *Server) reconcileOnce(ctx context.Context) (sound bool, err error) {
