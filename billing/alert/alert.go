@@ -106,17 +106,22 @@ func (t *Teller) tellCaps(ctx context.Context, tx pgx.Tx) (int, error) {
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
-	highest := make(map[ids.ID]int32)
+	type amount struct { // a cap that changed alerts anew
+		budget ids.ID
+		cap    int64
+	}
+	highest := make(map[amount]int32)
 	done := q.AlertsToldParams{ToldAt: t.now()}
 	for _, r := range rows {
-		highest[r.BudgetID] = max(highest[r.BudgetID], r.Percent)
-		done.Orgs, done.Budgets, done.Percents = append(done.Orgs, r.OrgID), append(done.Budgets, r.BudgetID), append(done.Percents, r.Percent)
+		of := amount{r.BudgetID, r.CapNano}
+		highest[of] = max(highest[of], r.Percent)
+		done.Orgs, done.Budgets, done.Caps, done.Percents = append(done.Orgs, r.OrgID), append(done.Budgets, r.BudgetID), append(done.Caps, r.CapNano), append(done.Percents, r.Percent)
 	}
 	for _, r := range rows {
 		if err := hook.Queue(ctx, tx, capEvent(r)); err != nil {
 			return 0, err
 		}
-		if highest[r.BudgetID] != r.Percent {
+		if highest[amount{r.BudgetID, r.CapNano}] != r.Percent {
 			continue
 		}
 		to, err := queries.AlertPeople(ctx, r.OrgID)
