@@ -139,6 +139,7 @@ func (s *Server) expireSession(c *call) *reply {
 // expire ends the pages whose time is over. The caller holds mu.
 func (s *Server) expire() {
 	now := unix(s.now())
+	s.tellOverdue()
 	for _, x := range s.mem.Sessions {
 		if x.Status == "open" && x.Expires <= now {
 			s.end(x, "expired")

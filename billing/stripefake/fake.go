@@ -40,12 +40,13 @@ type Config struct {
 type Server struct {
 	cfg Config
 
-	mu     sync.Mutex
-	ahead  time.Duration // the clock was advanced by so much
-	mem    memory
-	keys   map[string]*answer // by idempotency key
-	faults []*Fault
-	send   sender
+	mu      sync.Mutex
+	ahead   time.Duration // the clock was advanced by so much
+	mem     memory
+	keys    map[string]*answer // by idempotency key
+	faults  []*Fault
+	send    sender
+	unfinal int // so many drafts do not become final
 }
 
 // memory is everything that is kept.
@@ -59,6 +60,7 @@ type memory struct {
 	Refunds   []*refund
 	Disputes  []*dispute
 	Events    []*event
+	billing
 }
 
 const maxEvents = 5000 // kept
@@ -121,22 +123,39 @@ func find[T any](list []*T, id func(*T) string, want string) *T {
 func (s *Server) API() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, fn := range map[string]func(*call) *reply{
-		"POST /v1/customers":                     s.createCustomer,
-		"GET /v1/customers/{id}":                 s.getCustomer,
-		"POST /v1/customers/{id}":                s.updateCustomer,
-		"POST /v1/checkout/sessions":             s.createSession,
-		"GET /v1/checkout/sessions":              s.listSessions,
-		"GET /v1/checkout/sessions/{id}":         s.getSession,
-		"POST /v1/checkout/sessions/{id}/expire": s.expireSession,
-		"POST /v1/billing_portal/sessions":       s.createPortal,
-		"POST /v1/payment_intents":               s.createIntent,
-		"GET /v1/payment_intents":                s.listIntents,
-		"GET /v1/payment_intents/{id}":           s.getIntent,
-		"GET /v1/payment_methods/{id}":           s.getMethod,
-		"POST /v1/payment_methods/{id}/detach":   s.detachMethod,
-		"POST /v1/refunds":                       s.createRefund,
-		"GET /v1/disputes":                       s.listDisputes,
-		"GET /v1/events":                         s.listEvents,
+		"POST /v1/customers":                        s.createCustomer,
+		"GET /v1/customers/{id}":                    s.getCustomer,
+		"POST /v1/customers/{id}":                   s.updateCustomer,
+		"POST /v1/checkout/sessions":                s.createSession,
+		"GET /v1/checkout/sessions":                 s.listSessions,
+		"GET /v1/checkout/sessions/{id}":            s.getSession,
+		"POST /v1/checkout/sessions/{id}/expire":    s.expireSession,
+		"POST /v1/billing_portal/sessions":          s.createPortal,
+		"POST /v1/payment_intents":                  s.createIntent,
+		"GET /v1/payment_intents":                   s.listIntents,
+		"GET /v1/payment_intents/{id}":              s.getIntent,
+		"GET /v1/payment_methods/{id}":              s.getMethod,
+		"POST /v1/payment_methods/{id}/detach":      s.detachMethod,
+		"POST /v1/refunds":                          s.createRefund,
+		"GET /v1/disputes":                          s.listDisputes,
+		"GET /v1/events":                            s.listEvents,
+		"POST /v1/invoices":                         s.createInvoice,
+		"GET /v1/invoices":                          s.listInvoices,
+		"GET /v1/invoices/{id}":                     s.getInvoice,
+		"DELETE /v1/invoices/{id}":                  s.deleteInvoice,
+		"GET /v1/invoices/{id}/lines":               s.listLines,
+		"POST /v1/invoices/{id}/finalize":           s.finalizeInvoice,
+		"POST /v1/invoices/{id}/send":               s.sendInvoice,
+		"POST /v1/invoices/{id}/pay":                s.payInvoice,
+		"POST /v1/invoices/{id}/void":               s.voidInvoice,
+		"POST /v1/invoices/{id}/mark_uncollectible": s.giveUpInvoice,
+		"POST /v1/invoiceitems":                     s.createItem,
+		"POST /v1/credit_notes":                     s.createNote,
+		"GET /v1/credit_notes":                      s.listNotes,
+		"GET /v1/credit_notes/{id}":                 s.getNote,
+		"POST /v1/credit_notes/{id}/void":           s.voidNote,
+		"GET /v1/account":                           s.getAccount,
+		"GET /v1/webhook_endpoints":                 s.listEndpoints,
 	} {
 		mux.HandleFunc(pattern, s.handle(fn))
 	}

@@ -40,6 +40,7 @@ func (s *Server) Pages() http.Handler {
 	mux.HandleFunc("GET /portal", func(w http.ResponseWriter, r *http.Request) {
 		draw(w, http.StatusOK, pageView{Portal: true, Back: s.back(r.URL.Query().Get("back"))})
 	})
+	s.invoicePages(mux)
 	cross := http.NewCrossOriginProtection()
 	return cross.Handler(mux)
 }

@@ -17,6 +17,7 @@ type intent struct {
 	Status    string            `json:"status"`
 	Metadata  map[string]string `json:"metadata"`
 	LastError *apiError         `json:"last_payment_error"`
+	Invoice   *string           `json:"invoice"`
 	Created   int64             `json:"created"`
 	Livemode  bool              `json:"livemode"`
 }
