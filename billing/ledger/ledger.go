@@ -18,6 +18,7 @@ package ledger
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"millrace/internal/ids"
 	"millrace/internal/money"
@@ -58,7 +59,8 @@ const (
 	Expiry     Kind = "expiry"
 	Adjustment Kind = "adjustment"
 	Reversal   Kind = "reversal"
-	Invoice    Kind = "invoice"
+	Invoice    Kind = "invoice" // what making an invoice final moves: tax, and what rounding to cents leaves
+	Payment    Kind = "payment" // of an invoice
 )
 
 // Entry moves an account: positive debits it, negative credits it.
@@ -82,8 +84,16 @@ type Txn struct {
 	Memo    string  // for people, at most MaxMemoBytes
 	Key     string  // the caller's idempotency key, unique per organization; "" = none (Post only)
 	Entries []Entry // several for one account are added up
-	Lot     Lot     // terms of the prepaid credit that it gives
-	Burn    ids.ID  // the lot that it takes prepaid credit from first; ids.Nil = the usual order
+	// Month of usage: the first day, UTC, of the month in which its requests started; zero = that of the transaction's own day.
+	Month time.Time
+	Lot   Lot    // terms of the prepaid credit that it gives
+	Burn  ids.ID // the lot that it takes prepaid credit from first; ids.Nil = the usual order
+}
+
+// MonthOf is the first day, UTC, of the month that a moment is in.
+func MonthOf(at time.Time) time.Time {
+	y, m, _ := at.UTC().Date()
+	return time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
 }
 
 // check gives the transaction's entries, one per account, or says why it cannot be posted.
@@ -93,6 +103,8 @@ func (t Txn) check() (map[Account]money.Nano, error) {
 		return nil, fmt.Errorf("ledger: a %s transaction without an organization", t.Kind)
 	case t.ID != ids.Nil && t.ID.Version() != 7:
 		return nil, fmt.Errorf("ledger: transaction id %s is no UUIDv7", t.ID)
+	case !t.Month.IsZero() && (t.Kind != Usage || !t.Month.Equal(MonthOf(t.Month))):
+		return nil, fmt.Errorf("ledger: a %s transaction of the month %s", t.Kind, t.Month)
 	case len(t.Memo) > MaxMemoBytes:
 		return nil, fmt.Errorf("ledger: memo of %d bytes, at most %d", len(t.Memo), MaxMemoBytes)
 	}

@@ -156,6 +156,11 @@ func (b *batch) add(t Txn, sums map[Account]money.Nano) {
 	b.txns.Ids = append(b.txns.Ids, t.ID)
 	b.txns.Kinds = append(b.txns.Kinds, string(t.Kind))
 	b.txns.Memos = append(b.txns.Memos, t.Memo)
+	month := t.Month
+	if month.Equal(MonthOf(day)) {
+		month = time.Time{}
+	}
+	b.txns.Months = append(b.txns.Months, month)
 	for _, account := range slices.Sorted(maps.Keys(sums)) {
 		b.entries.Orgs = append(b.entries.Orgs, t.Org)
 		b.entries.Days = append(b.entries.Days, day)

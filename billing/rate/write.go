@@ -20,47 +20,76 @@ import (
 	"millrace/internal/usage"
 )
 
-// post writes one ledger transaction per organization: the charges, by the credit they use up, and the overrun.
+// owed is what one ledger transaction charges: one per organization, and per month in which its requests started.
+type owed struct {
+	org   ids.ID
+	month int64 // unix seconds of its first day
+}
+
+// total is the sum of what is owed.
+type total struct {
+	charged, overrun money.Nano
+	requests         int
+	txn              ids.ID
+}
+
+func compareOwed(a, b owed) int {
+	return cmp.Or(compareIDs(a.org, b.org), cmp.Compare(a.month, b.month))
+}
+
+// post writes one ledger transaction per organization, and a further one where a batch goes over a month's turn: the
+// charges, by the credit they use up, and the overrun.
 func (p *pass) post(ctx context.Context) error {
-	charged, overrun, requests := map[ids.ID]money.Nano{}, map[ids.ID]money.Nano{}, map[ids.ID]int{}
+	totals := map[owed]*total{}
+	months := monthsOf(p.finals)
+	of := func(e *entry) owed { return owed{e.ev.Org, months[e.day]} }
 	for _, e := range p.finals {
-		if e.cost > 0 {
-			charged[e.ev.Org] += e.charged
-			overrun[e.ev.Org] += e.overrun
-			requests[e.ev.Org]++
+		if e.cost == 0 {
+			continue
 		}
+		key := of(e)
+		t := totals[key]
+		if t == nil {
+			t = &total{txn: ids.At(p.now)}
+			totals[key] = t
+		}
+		t.charged, t.overrun, t.requests = t.charged+e.charged, t.overrun+e.overrun, t.requests+1
+		e.txn = t.txn
 	}
-	orgs := slices.SortedFunc(maps.Keys(requests), compareIDs)
-	if len(orgs) == 0 {
+	keys := slices.SortedFunc(maps.Keys(totals), compareOwed)
+	if len(keys) == 0 {
 		return nil
 	}
-	charges := make([]ledger.Charge, len(orgs))
-	for i, org := range orgs {
-		charges[i] = ledger.Charge{Org: org, Amount: charged[org]}
+	charges := make([]ledger.Charge, len(keys))
+	for i, key := range keys {
+		charges[i] = ledger.Charge{Org: key.org, Amount: totals[key].charged}
 	}
 	entries, err := p.ledger.Spend(charges)
 	if err != nil {
 		return err
 	}
-	txns := make([]ledger.Txn, len(orgs))
-	txnOf := make(map[ids.ID]ids.ID, len(orgs))
-	for i, org := range orgs {
-		list := entries[i]
-		if n := overrun[org]; n > 0 {
-			list = append(list, ledger.Debit(ledger.Overrun, n), ledger.Credit(ledger.Revenue, n))
+	txns := make([]ledger.Txn, len(keys))
+	for i, key := range keys {
+		t, list := totals[key], entries[i]
+		if t.overrun > 0 {
+			list = append(list, ledger.Debit(ledger.Overrun, t.overrun), ledger.Credit(ledger.Revenue, t.overrun))
 		}
-		txns[i] = ledger.Txn{ID: ids.New(), Org: org, Kind: ledger.Usage, Memo: fmt.Sprintf("%d requests", requests[org]), Entries: list}
-		txnOf[org] = txns[i].ID
+		txns[i] = ledger.Txn{ID: t.txn, Org: key.org, Kind: ledger.Usage, Memo: fmt.Sprintf("%d requests", t.requests), Entries: list,
+			Month: time.Unix(key.month, 0).UTC()}
 	}
-	if _, err := p.ledger.Post(ctx, txns); err != nil {
-		return err
-	}
-	for _, e := range p.finals {
-		if e.cost > 0 {
-			e.txn = txnOf[e.ev.Org]
+	_, err = p.ledger.Post(ctx, txns)
+	return err
+}
+
+// monthsOf gives the month of every day that the entries have: there are few.
+func monthsOf(entries []*entry) map[time.Time]int64 {
+	months := make(map[time.Time]int64, 1)
+	for _, e := range entries {
+		if _, ok := months[e.day]; !ok {
+			months[e.day] = ledger.MonthOf(e.day).Unix()
 		}
 	}
-	return nil
+	return months
 }
 
 // Bits of the events' flags column.

@@ -216,19 +216,21 @@ func (q *Queries) InsertLedgerEntries(ctx context.Context, arg InsertLedgerEntri
 }
 
 const insertLedgerTxns = `-- name: InsertLedgerTxns :exec
-INSERT INTO ledger_txns (org_id, day, id, kind, memo)
+INSERT INTO ledger_txns (org_id, day, id, kind, memo, usage_month)
 SELECT unnest($1::uuid[]), unnest($2::date[]), unnest($3::uuid[]),
-       unnest($4::text[]), unnest($5::text[])
+       unnest($4::text[]), unnest($5::text[]), NULLIF(unnest($6::date[]), '0001-01-01')
 `
 
 type InsertLedgerTxnsParams struct {
-	Orgs  []ids.ID
-	Days  []time.Time
-	Ids   []ids.ID
-	Kinds []string
-	Memos []string
+	Orgs   []ids.ID
+	Days   []time.Time
+	Ids    []ids.ID
+	Kinds  []string
+	Memos  []string
+	Months []time.Time
 }
 
+// A month of '0001-01-01' is that of the transaction's own day.
 func (q *Queries) InsertLedgerTxns(ctx context.Context, arg InsertLedgerTxnsParams) error {
 	_, err := q.db.Exec(ctx, insertLedgerTxns,
 		arg.Orgs,
@@ -236,6 +238,7 @@ func (q *Queries) InsertLedgerTxns(ctx context.Context, arg InsertLedgerTxnsPara
 		arg.Ids,
 		arg.Kinds,
 		arg.Memos,
+		arg.Months,
 	)
 	return err
 }

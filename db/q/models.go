@@ -10,6 +10,14 @@ import (
 	"millrace/internal/ids"
 )
 
+type AccountingMonth struct {
+	Month    time.Time
+	ClosedAt time.Time
+	ClosedBy string
+	Report   []byte
+	Checksum string
+}
+
 type Allotment struct {
 	OrgID        ids.ID
 	BudgetID     ids.ID
@@ -81,6 +89,18 @@ type AutoRecharge struct {
 	UpdatedAt      time.Time
 }
 
+type BillingDetail struct {
+	OrgID         ids.ID
+	LegalName     string
+	Address       string
+	Country       string
+	TaxID         string
+	Email         string
+	PurchaseOrder string
+	UpdatedBy     string
+	UpdatedAt     time.Time
+}
+
 type Budget struct {
 	OrgID           ids.ID
 	ID              ids.ID
@@ -141,6 +161,22 @@ type CreditGrant struct {
 	CreatedAt      time.Time
 	ExpiresAt      *time.Time
 	Priority       *int16
+}
+
+type CreditNote struct {
+	OrgID          ids.ID
+	ID             ids.ID
+	InvoiceID      ids.ID
+	Number         string
+	Cents          int64
+	RelievedCents  int64
+	Back           string
+	Reason         string
+	IdempotencyKey string
+	TxnID          ids.ID
+	TillRef        *string
+	CreatedBy      string
+	CreatedAt      time.Time
 }
 
 type CreditRequest struct {
@@ -220,6 +256,116 @@ type Installation struct {
 	CreatedAt      time.Time
 }
 
+type Invoice struct {
+	OrgID          ids.ID
+	ID             ids.ID
+	Month          time.Time
+	State          string
+	Number         *string
+	CoveredFrom    time.Time
+	CoveredTo      time.Time
+	ChargedNano    int64
+	PromoNano      int64
+	PrepaidNano    int64
+	ReceivableNano int64
+	OverrunNano    int64
+	SubtotalCents  int64
+	TaxCents       int64
+	TotalCents     int64
+	PaidCents      int64
+	CreditedCents  int64
+	RelievedCents  int64
+	GivenUpCents   int64
+	BillTo         []byte
+	Seller         []byte
+	Problem        string
+	DraftedAt      time.Time
+	FinalizedAt    *time.Time
+	FinalizedBy    string
+	DueAt          *time.Time
+	SettledAt      *time.Time
+	Version        int64
+}
+
+type InvoiceCheck struct {
+	ID          ids.ID
+	At          time.Time
+	Invoices    int64
+	Differences []byte
+	Problem     string
+}
+
+type InvoiceDunning struct {
+	OrgID     ids.ID
+	InvoiceID ids.ID
+	Step      int32
+	Details   []byte
+	DoneAt    time.Time
+	UndoneAt  *time.Time
+}
+
+type InvoiceLine struct {
+	OrgID          ids.ID
+	InvoiceID      ids.ID
+	Position       int32
+	Kind           string
+	UsageMonth     time.Time
+	ModelID        *ids.ID
+	Model          string
+	PriceVersionID *ids.ID
+	ServiceTier    string
+	Class          string
+	Quantity       int64
+	UnitPico       *int64
+	AmountNano     int64
+	Cents          int64
+}
+
+type InvoiceMonth struct {
+	Month     time.Time
+	DraftedAt time.Time
+}
+
+type InvoicePayment struct {
+	OrgID          ids.ID
+	ID             ids.ID
+	InvoiceID      ids.ID
+	Cents          int64
+	ExcessCents    int64
+	FeeCents       int64
+	Method         string
+	Reference      string
+	IdempotencyKey string
+	TxnID          ids.ID
+	ReceivedAt     time.Time
+	CreatedBy      string
+	CreatedAt      time.Time
+}
+
+type InvoicePush struct {
+	OrgID     ids.ID
+	InvoiceID ids.ID
+	State     string
+	Ref       *string
+	Attempt   int32
+	Url       string
+	PdfUrl    string
+	Problem   string
+	NextAt    *time.Time
+	Version   int64
+	UpdatedAt time.Time
+}
+
+type InvoiceSeries struct {
+	Series string
+	Last   int64
+}
+
+type Invoicing struct {
+	OnlyRow    bool
+	FirstMonth time.Time
+}
+
 type JoinToken struct {
 	TokenHash []byte
 	HostName  string
@@ -277,12 +423,13 @@ type LedgerLotMove struct {
 }
 
 type LedgerTxn struct {
-	OrgID     ids.ID
-	Day       time.Time
-	ID        ids.ID
-	Kind      string
-	Memo      string
-	CreatedAt time.Time
+	OrgID      ids.ID
+	Day        time.Time
+	ID         ids.ID
+	Kind       string
+	Memo       string
+	CreatedAt  time.Time
+	UsageMonth *time.Time
 }
 
 type LogGap struct {

@@ -17,9 +17,10 @@ INSERT INTO ledger_keys (org_id, key, txn_id) VALUES ($1, $2, $3) ON CONFLICT (o
 SELECT txn_id FROM ledger_keys WHERE org_id = $1 AND key = $2;
 
 -- name: InsertLedgerTxns :exec
-INSERT INTO ledger_txns (org_id, day, id, kind, memo)
+-- A month of '0001-01-01' is that of the transaction's own day.
+INSERT INTO ledger_txns (org_id, day, id, kind, memo, usage_month)
 SELECT unnest(sqlc.arg(orgs)::uuid[]), unnest(sqlc.arg(days)::date[]), unnest(sqlc.arg(ids)::uuid[]),
-       unnest(sqlc.arg(kinds)::text[]), unnest(sqlc.arg(memos)::text[]);
+       unnest(sqlc.arg(kinds)::text[]), unnest(sqlc.arg(memos)::text[]), NULLIF(unnest(sqlc.arg(months)::date[]), '0001-01-01');
 
 -- name: InsertLedgerEntries :exec
 INSERT INTO ledger_entries (org_id, day, txn_id, account, amount_nano)

@@ -35,10 +35,29 @@ const (
 	Aside   = "quar" // an event in quarantine
 	Topup   = "top"
 	Pact    = "pact" // a contract about prices
+	Invoice = "inv"
+	Note    = "cn" // a credit note
 )
 
 // New makes a fresh id. It panics only when the system has no randomness.
 func New() ID { return uuid.Must(uuid.NewV7()) }
+
+// At makes a fresh id of a given moment: what it names happened then.
+func At(t time.Time) ID {
+	id := New()
+	ms := t.UnixMilli()
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	return id
+}
+
+// Floor is the least id of a moment: ids of before are less, later ones greater.
+func Floor(t time.Time) ID {
+	id := At(t)
+	clear(id[6:])
+	return id
+}
 
 // Format writes an id with its prefix, for example org_01890a5d….
 func Format(prefix string, id ID) string { return prefix + "_" + hex.EncodeToString(id[:]) }
