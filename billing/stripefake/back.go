@@ -3,6 +3,7 @@ package stripefake
 import (
 	"fmt"
 	"net/http"
+	"slices"
 )
 
 // refund is money that was given back.
@@ -78,6 +79,25 @@ func (s *Server) Refund(payment string, cents int64) error {
 	s.refund(ch, cents)
 	s.save()
 	return nil
+}
+
+// FailRefund lets the newest refund of a payment fail, as when the customer's bank sends it back.
+func (s *Server) FailRefund(payment string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ch := s.chargeOf(payment)
+	for _, x := range slices.Backward(s.mem.Refunds) {
+		if ch == nil || x.Intent != payment || x.Status != "succeeded" {
+			continue
+		}
+		x.Status = "failed"
+		ch.Refunded -= x.Amount
+		ch.Whole = false
+		s.emit("charge.refund.updated", x)
+		s.save()
+		return nil
+	}
+	return fmt.Errorf("stripefake: %s has no refund that could fail", payment)
 }
 
 func (s *Server) dispute(ch *charge) *dispute {

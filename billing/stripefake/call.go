@@ -97,6 +97,26 @@ type Fault struct {
 	Times  int    // how many requests fail
 	Status int    // 429 is a lock timeout; others are the server's own failure
 	After  bool   // the work is done first: the outcome is unknown to the client
+	// Delay lets the work be done so much later, when the client has long given up; 0 = it is not.
+	Delay time.Duration
+}
+
+// late is work whose client has given up.
+type late struct {
+	at time.Time
+	do func()
+}
+
+// catchUp does the late work that is due. The caller holds mu.
+func (s *Server) catchUp() {
+	now := s.now()
+	s.late = slices.DeleteFunc(s.late, func(x late) bool {
+		due := !x.at.After(now)
+		if due {
+			x.do()
+		}
+		return due
+	})
 }
 
 // Fail makes the next requests that change something fail.
@@ -148,6 +168,7 @@ func (s *Server) handle(fn func(*call) *reply) http.HandlerFunc {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		s.catchUp()
 		if r.Method == http.MethodGet {
 			s.expire()
 			fn(c).write(w)
@@ -158,16 +179,21 @@ func (s *Server) handle(fn func(*call) *reply) http.HandlerFunc {
 }
 
 func (s *Server) change(path string, c *call, fn func(*call) *reply) *reply {
+	do := func() *reply {
+		got := fn(c)
+		s.save()
+		return got
+	}
 	f := s.fault(path)
-	if f != nil && !f.After {
-		return f.reply()
+	switch {
+	case f == nil:
+		return do()
+	case f.After:
+		do()
+	case f.Delay > 0:
+		s.late = append(s.late, late{at: s.now().Add(f.Delay), do: func() { do() }})
 	}
-	got := fn(c)
-	s.save()
-	if f != nil {
-		return f.reply()
-	}
-	return got
+	return f.reply()
 }
 
 // once answers by idempotency key. The lock is held throughout, so nothing is ever in progress.

@@ -1,7 +1,6 @@
 package stripefake
 
 import (
-	"net/url"
 	"strings"
 )
 
@@ -74,5 +73,3 @@ func cleanNumber(s string) (number string, ok bool) {
 	}
 	return number, strings.Trim(number, "0123456789") == ""
 }
-
-func queryEscape(s string) string { return url.QueryEscape(s) }

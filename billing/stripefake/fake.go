@@ -44,7 +44,10 @@ type Server struct {
 	ahead   time.Duration // the clock was advanced by so much
 	mem     memory
 	keys    map[string]*answer // by idempotency key
+	portals map[string]string  // ways back, by page: a link that names its own would lead anywhere
 	faults  []*Fault
+	late    []late
+	feeless bool // fees are not known so far
 	send    sender
 	unfinal int // so many drafts do not become final
 }
@@ -67,7 +70,7 @@ const maxEvents = 5000 // kept
 
 // New makes a fake. Close it when it was told to deliver events.
 func New(c Config) (*Server, error) {
-	s := &Server{cfg: c, keys: map[string]*answer{}}
+	s := &Server{cfg: c, keys: map[string]*answer{}, portals: map[string]string{}}
 	if len(c.Saved) > 0 {
 		if err := json.Unmarshal(c.Saved, &s.mem); err != nil {
 			return nil, err

@@ -37,20 +37,22 @@ func (s *Server) Pages() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /pay/{id}", s.showPage)
 	mux.HandleFunc("POST /pay/{id}", s.click)
-	mux.HandleFunc("GET /portal", func(w http.ResponseWriter, r *http.Request) {
-		draw(w, http.StatusOK, pageView{Portal: true, Back: s.back(r.URL.Query().Get("back"))})
-	})
+	mux.HandleFunc("GET /portal/{id}", s.showPortal)
 	s.invoicePages(mux)
 	cross := http.NewCrossOriginProtection()
 	return cross.Handler(mux)
 }
 
-// back lets the portal's way back lead nowhere but to a page over HTTP: the address stands in the link.
-func (s *Server) back(url string) string {
-	if strings.HasPrefix(url, "http://") || strings.HasPrefix(url, "https://") {
-		return url
+// showPortal is a page with nothing but the way back.
+func (s *Server) showPortal(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	back, known := s.portals[r.PathValue("id")]
+	s.mu.Unlock()
+	if !known {
+		draw(w, http.StatusNotFound, pageView{Over: true, Problem: "There is no such page."})
+		return
 	}
-	return ""
+	draw(w, http.StatusOK, pageView{Portal: true, Back: back})
 }
 
 func (s *Server) view(id string) (v pageView, status int) {

@@ -49,6 +49,13 @@ func chargeID(x *charge) string { return x.ID }
 // fee is 2.9 % and 30 cents, half a cent up.
 func fee(cents int64) int64 { return (cents*29+500)/1000 + 30 }
 
+// HoldFees says whether fees are unknown for now, as the payment provider's are until it has booked a payment.
+func (s *Server) HoldFees(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.feeless = on
+}
+
 // show is an intent with what the request wants whole.
 func (s *Server) show(c *call, x *intent) any {
 	out := struct {
@@ -68,6 +75,11 @@ func (s *Server) show(c *call, x *intent) any {
 func (s *Server) showCharge(c *call, x *charge) any {
 	if x == nil || x.Balance == nil || !c.wants("latest_charge.balance_transaction") {
 		return x
+	}
+	if s.feeless {
+		fresh := *x
+		fresh.Balance = nil
+		return &fresh
 	}
 	return struct {
 		charge
@@ -109,9 +121,7 @@ func (s *Server) createIntent(c *call) *reply {
 	if r := s.pay(x, m, false); r != nil {
 		out := failure(http.StatusPaymentRequired, "card_error", r.code, r.message)
 		out.body = map[string]any{"error": apiError{Type: "card_error", Code: r.code, DeclineCode: r.decline, Message: r.message, Charge: *x.Charge, Intent: s.show(c, x)}}
-		if m.Number == CardLost || m.Number == CardStolen {
-			out.retry = "false"
-		}
+		out.retry = "false" // the same call would get the same answer; of the card's next charge it says nothing
 		return out
 	}
 	return ok(s.show(c, x))

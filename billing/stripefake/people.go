@@ -90,13 +90,20 @@ func (s *Server) detachMethod(c *call) *reply {
 	return ok(x)
 }
 
-// createPortal leads straight back: the fake has no portal.
+// maxPortals bounds the ways back that are remembered.
+const maxPortals = 1000
+
+// createPortal makes a page that only leads back: the fake has no portal.
 func (s *Server) createPortal(c *call) *reply {
 	x := find(s.mem.Customers, customerID, c.params.Get("customer"))
 	if x == nil {
 		return missing("customer", c.params.Get("customer"))
 	}
-	back := c.params.Get("return_url")
-	return ok(map[string]any{"id": newID("bps"), "object": "billing_portal.session", "customer": x.ID, "created": unix(s.now()), "livemode": false, "return_url": back,
-		"url": s.cfg.PageURL + "/portal?customer=" + x.ID + "&back=" + queryEscape(back)})
+	id, back := newID("bps"), c.params.Get("return_url")
+	if len(s.portals) >= maxPortals {
+		clear(s.portals)
+	}
+	s.portals[id] = back
+	return ok(map[string]any{"id": id, "object": "billing_portal.session", "customer": x.ID, "created": unix(s.now()), "livemode": false, "return_url": back,
+		"url": s.cfg.PageURL + "/portal/" + id})
 }
