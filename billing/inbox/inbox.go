@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -222,7 +223,9 @@ func pause(attempts int) time.Duration {
 
 const maxProblem = 1000 // bytes
 
+// clip makes any text one that the database takes, of at most n bytes.
 func clip(s string, n int) string {
+	s = strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\uFFFD")
 	if len(s) <= n {
 		return s
 	}

@@ -187,6 +187,17 @@ func TestAFailureKeepsTheEventAndUndoesItsEffect(t *testing.T) {
 	}
 }
 
+// A failure's text may come from anywhere; what the database would refuse is no reason to forget the failure.
+func TestAnyFailureIsNoted(t *testing.T) {
+	w := newWorld(t)
+	w.h.failing["evt_1"] = errors.New("the card\x00 said \xff" + strings.Repeat("ä", 1000))
+	w.store("evt_1", "known.a", 1)
+	w.work()
+	if e := w.get("evt_1"); e.Attempts != 1 || !strings.HasPrefix(e.Problem, "the card said \uFFFDä") || len(e.Problem) > 1000 {
+		t.Errorf("%d attempts, %q", e.Attempts, e.Problem)
+	}
+}
+
 func TestDeadEventsWaitForAPerson(t *testing.T) {
 	w := newWorld(t)
 	w.h.failing["evt_1"] = errors.New("always")

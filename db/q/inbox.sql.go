@@ -12,17 +12,6 @@ import (
 	"millrace/internal/ids"
 )
 
-const countDeadInboxEvents = `-- name: CountDeadInboxEvents :one
-SELECT count(*) FROM stripe_events WHERE state = 'dead'
-`
-
-func (q *Queries) CountDeadInboxEvents(ctx context.Context) (int64, error) {
-	row := q.db.QueryRow(ctx, countDeadInboxEvents)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const delayInboxEvent = `-- name: DelayInboxEvent :execrows
 UPDATE stripe_events SET state = $2, attempts = attempts + 1, next_at = $3, problem = $4 WHERE id = $1 AND state = 'new'
 `

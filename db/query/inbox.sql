@@ -34,9 +34,6 @@ SELECT * FROM stripe_events WHERE state = 'dead' OR state = 'new' AND attempts >
 -- name: NewestInboxEvents :many
 SELECT * FROM stripe_events ORDER BY received_at DESC, id LIMIT sqlc.arg(max_rows);
 
--- name: CountDeadInboxEvents :one
-SELECT count(*) FROM stripe_events WHERE state = 'dead';
-
 -- name: EmptyOldInboxEvents :exec
 UPDATE stripe_events SET payload = '' WHERE received_at < $1 AND state IN ('done', 'ignored', 'dismissed') AND payload <> '';
 
