@@ -17,6 +17,7 @@ type Clawback struct {
 	Org    ids.ID
 	Amount money.Nano     // positive takes credit, negative gives it again
 	From   ledger.Account // where the money went out of, and comes back to
+	Burn   ids.ID         // the grant that it takes credit of first; ids.Nil = the usual order
 	Memo   string         // the customer sees it
 	Key    string         // of the ledger: the same movement happens once
 }
@@ -28,7 +29,7 @@ func TakeBack(ctx context.Context, tx q.DBTX, c Clawback) (fresh bool, err error
 	if c.Amount == 0 || c.Amount > MaxGrant || c.Amount < -MaxGrant || c.Key == "" {
 		return false, fmt.Errorf("credit: take back %s USD with key %q", c.Amount, c.Key)
 	}
-	t := ledger.Txn{Org: c.Org, Kind: ledger.Refund, Memo: c.Memo, Key: c.Key,
+	t := ledger.Txn{Org: c.Org, Kind: ledger.Refund, Memo: c.Memo, Key: c.Key, Burn: c.Burn,
 		Entries: []ledger.Entry{{Account: ledger.PrepaidPaid, Amount: c.Amount}, {Account: c.From, Amount: -c.Amount}}}
 	if _, fresh, err = ledger.Post(ctx, tx, t); err != nil || !fresh {
 		return false, err
