@@ -27,6 +27,8 @@ func translate(err error) error {
 		return fault.Wrap(cause, fault.NotFound, "The payment provider does not know this.")
 	case e.HTTPStatusCode == http.StatusUnauthorized, e.HTTPStatusCode == http.StatusForbidden:
 		return fault.Wrap(cause, fault.Upstream, "The payment provider refuses our key. Please tell support.")
+	case e.Type == stripe.ErrorTypeIdempotency: // asked before in other words: what became of that is not told here
+		return fault.Wrap(cause, fault.Unavailable, "The payment provider was asked for this before, otherwise. Try again later.")
 	case e.HTTPStatusCode >= http.StatusInternalServerError, e.HTTPStatusCode == http.StatusConflict, e.HTTPStatusCode == 0:
 		return fault.Wrap(cause, fault.Unavailable, "The payment provider cannot be reached. Try again in a moment.")
 	}

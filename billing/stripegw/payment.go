@@ -38,12 +38,8 @@ func (g *Gateway) Charge(ctx context.Context, c topup.Charge) (topup.Payment, er
 }
 
 func declined(e *stripe.Error, c topup.Charge) topup.Payment {
-	out := topup.Payment{ID: e.PaymentIntent.ID, Topup: c.Topup, Attempt: c.Attempt, Customer: c.Customer, State: topup.PaymentDeclined, Currency: topup.Currency,
+	return topup.Payment{ID: e.PaymentIntent.ID, Topup: c.Topup, Attempt: c.Attempt, Customer: c.Customer, State: topup.PaymentDeclined, Currency: topup.Currency,
 		Decline: declineOf(e), Created: time.Unix(e.PaymentIntent.Created, 0)}
-	if e.LastResponse != nil && e.LastResponse.Header.Get("Stripe-Should-Retry") == "false" {
-		out.Decline.Final = true
-	}
-	return out
 }
 
 func declineOf(e *stripe.Error) topup.Decline {
@@ -70,7 +66,7 @@ func (g *Gateway) Payment(ctx context.Context, id string) (topup.Payment, error)
 // lookBack is how many of a customer's payments are looked through for one top-up's.
 const lookBack = 100
 
-// FindPayment finds the newest payment of a top-up. It reads a list, which is never behind, as a search may be.
+// FindPayment finds the payment of a top-up that counts. It reads a list, which is never behind, as a search may be.
 func (g *Gateway) FindPayment(ctx context.Context, customer string, id ids.ID) (topup.Payment, error) {
 	p := &stripe.PaymentIntentListParams{ListParams: listParams(ctx), Customer: stripe.String(customer)}
 	p.Limit, p.Single = stripe.Int64(lookBack), true
@@ -78,15 +74,31 @@ func (g *Gateway) FindPayment(ctx context.Context, customer string, id ids.ID) (
 		p.AddExpand("data." + part)
 	}
 	list := g.intents.List(p)
-	for list.Next() {
-		if x := list.PaymentIntent(); x.Metadata[metaTopup] == ids.Format(ids.Topup, id) {
-			return g.payment(ctx, x)
+	var best *stripe.PaymentIntent
+	for list.Next() { // newest first
+		x := list.PaymentIntent()
+		if x.Metadata[metaTopup] == ids.Format(ids.Topup, id) && (best == nil || rank(x) > rank(best)) {
+			best = x
 		}
 	}
 	if err := list.Err(); err != nil {
 		return topup.Payment{}, translate(err)
 	}
-	return topup.Payment{}, fault.New(fault.NotFound, "There is no such payment.")
+	if best == nil {
+		return topup.Payment{}, fault.New(fault.NotFound, "There is no such payment.")
+	}
+	return g.payment(ctx, best)
+}
+
+// rank orders the attempts of one top-up: money that arrived, or may yet, is not hidden by a newer decline.
+func rank(x *stripe.PaymentIntent) int {
+	switch stateOf(x) {
+	case topup.PaymentSucceeded:
+		return 2
+	case topup.PaymentProcessing:
+		return 1
+	}
+	return 0
 }
 
 // payment translates a payment and adds what its disputes hold.
@@ -105,6 +117,9 @@ func (g *Gateway) payment(ctx context.Context, x *stripe.PaymentIntent) (topup.P
 		return p, nil
 	}
 	p.Refunded = c.AmountRefunded
+	if p.Card != nil { // the page may have offered a card that was kept long before
+		p.Card.Given = time.Unix(c.Created, 0)
+	}
 	if b := c.BalanceTransaction; b != nil && string(b.Currency) == topup.Currency {
 		p.Fee = b.Fee
 	}
@@ -144,12 +159,13 @@ func stateOf(x *stripe.PaymentIntent) topup.PaymentState {
 	return topup.PaymentWaiting
 }
 
-// cardOf gives nil for what is no card, or is not told whole.
+// cardOf gives nil for what is no card, is not told whole, or is not kept (any more): a card that was removed belongs to
+// no customer.
 func cardOf(m *stripe.PaymentMethod) *topup.Card {
-	if m == nil || m.Card == nil {
+	if m == nil || m.Card == nil || m.Customer == nil {
 		return nil
 	}
-	c := &topup.Card{Method: m.ID, Brand: string(m.Card.Brand), Last4: m.Card.Last4}
+	c := &topup.Card{Method: m.ID, Brand: string(m.Card.Brand), Last4: m.Card.Last4, Given: time.Unix(m.Created, 0)}
 	if m.Card.ExpYear > 0 {
 		c.Expiry = time.Date(int(m.Card.ExpYear), time.Month(m.Card.ExpMonth)+1, 0, 0, 0, 0, 0, time.UTC) // the month's last day
 	}

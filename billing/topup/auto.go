@@ -165,16 +165,16 @@ func (s *Service) SetAuto(ctx context.Context, by tenants.Actor, in AutoInput) e
 		return err
 	}
 	return s.system(ctx, func(tx pgx.Tx, r *q.Queries) error {
+		before, err := r.LockAutoRecharge(ctx, in.Org)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("topup: auto-recharge: %w", err)
+		}
 		c, err := r.PaymentCustomer(ctx, in.Org)
 		if err != nil {
 			return found(err, "customer at the payment provider")
 		}
 		if c.MethodID == nil {
 			return errNoCard
-		}
-		before, err := r.LockAutoRecharge(ctx, in.Org)
-		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("topup: auto-recharge: %w", err)
 		}
 		now := s.now()
 		p := q.SetAutoRechargeParams{OrgID: in.Org, Enabled: true, BelowNano: int64(in.Below), ToNano: int64(in.To), MonthlyMaxNano: int64(in.MonthlyMax),

@@ -8,26 +8,32 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
 
 	"millrace/billing/inbox"
 	"millrace/billing/ledger"
 	"millrace/billing/stripefake"
 	"millrace/billing/topup"
+	"millrace/internal/ids"
 	"millrace/internal/money"
 )
 
 // hear stores events as deliveries would, and works them off.
 func (w *world) hear(list []stripefake.Message) {
 	w.t.Helper()
-	ctx := context.Background()
+	w.store(list)
+	w.work()
+}
+
+func (w *world) store(list []stripefake.Message) {
+	w.t.Helper()
 	for _, m := range list {
 		e, err := w.gateway.Parse(m.Body, m.Signature)
 		w.must(err)
-		_, err = w.inbox.Store(ctx, inbox.Webhook, e)
+		_, err = w.inbox.Store(context.Background(), inbox.Webhook, e)
 		w.must(err)
 	}
-	w.work()
 }
 
 func (w *world) work() {
@@ -83,6 +89,65 @@ func TestADisputeTakesSpentCreditToo(t *testing.T) {
 	if b := w.books(); b.available != usd(20) {
 		t.Errorf("a lost dispute: %s", b.available)
 	}
+	w.sound()
+}
+
+// memos are the lines of the ledger about what went back, oldest first.
+func (w *world) memos() (out []string) {
+	w.t.Helper()
+	w.system(func(tx pgx.Tx) error {
+		rows, err := tx.Query(context.Background(), "select memo from ledger_txns where org_id = $1 and kind = 'refund' order by id", w.org)
+		if err != nil {
+			return err
+		}
+		out, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	return out
+}
+
+func TestWhatWentBackAndReturnedIsSaidAsItWas(t *testing.T) {
+	w := newWorld(t)
+	payment := w.row(w.funded(100, false, stripefake.CardGood).ID).payment
+	for _, step := range []func() error{
+		func() error { return w.fake.Refund(payment, 30_00) }, func() error { return w.fake.FailRefund(payment) },
+		func() error { return w.fake.Dispute(payment) }, func() error { return w.fake.CloseDispute(payment, true) },
+	} {
+		w.must(step())
+		w.hear(w.fake.Messages())
+	}
+	want := []string{"Refund of a top-up, test payment", "Refund that failed: credit is back, test payment",
+		"Disputed payment: credit taken back, test payment", "Disputed payment won: credit is back, test payment"}
+	if got := w.memos(); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	w.sound()
+}
+
+// What goes back is taken from the credit that it paid for first.
+func TestARefundTakesItsOwnCredit(t *testing.T) {
+	w := newWorld(t)
+	x := w.funded(100, false, stripefake.CardGood)
+	y := w.funded(50, false, stripefake.CardGood)
+	w.must(w.fake.Refund(w.row(y.ID).payment, 40_00))
+	w.hear(w.fake.Messages())
+	w.system(func(tx pgx.Tx) error {
+		lots, err := ledger.Lots(context.Background(), tx, w.org)
+		for i, want := range []struct {
+			topup ids.ID
+			left  money.Nano
+		}{{x.ID, usd(100)}, {y.ID, usd(10)}} {
+			var grant ids.ID
+			key := "topup:" + ids.Format(ids.Topup, want.topup) + ":credit"
+			if err := tx.QueryRow(context.Background(), "select id from credit_grants where org_id = $1 and idempotency_key = $2", w.org, key).Scan(&grant); err != nil {
+				return err
+			}
+			if len(lots) != 2 || lots[i].ID != grant || lots[i].Remaining != want.left {
+				t.Errorf("lot %d: %+v", i+1, lots[i])
+			}
+		}
+		return err
+	})
 	w.sound()
 }
 

@@ -2,6 +2,7 @@ package topup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -31,9 +32,7 @@ func (s *Service) AddCard(ctx context.Context, by tenants.Actor, org, key ids.ID
 	if x.State != SessionOpen {
 		return "", fault.New(fault.Conflict, "This form was used already. Load it anew.").WithCode("form_sent")
 	}
-	return x.URL, s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
-		return r.BeginSetup(ctx, q.BeginSetupParams{OrgID: org, SetupID: &x.ID, UpdatedAt: s.now()})
-	})
+	return x.URL, nil
 }
 
 // CardAdded keeps the card that a person gave on a page, when it is theirs. Calling it again changes nothing.
@@ -52,16 +51,23 @@ func (s *Service) CardAdded(ctx context.Context, by tenants.Actor, org ids.ID, s
 	return s.system(ctx, func(tx pgx.Tx, _ *q.Queries) error { return s.endSetup(ctx, tx, org, x) })
 }
 
-// endSetup keeps the card of the page that was opened last, once: an old page must not bring an old card back.
+// endSetup keeps the card of a page. Of several pages the one that was finished last wins, in whatever order that is heard.
 func (s *Service) endSetup(ctx context.Context, tx pgx.Tx, org ids.ID, x Session) error {
 	if !x.Setup || x.State != SessionComplete || x.Card == nil {
 		return nil
 	}
-	n, err := q.New(tx).EndSetup(ctx, q.EndSetupParams{SetupID: &x.ID, UpdatedAt: s.now()})
-	if err != nil || n == 0 {
+	if err := lockAuto(ctx, tx, org); err != nil {
 		return err
 	}
 	return s.keep(ctx, tx, org, *x.Card)
+}
+
+// lockAuto takes the lock that comes before those of top-ups and cards. There need be no auto-recharge.
+func lockAuto(ctx context.Context, tx pgx.Tx, org ids.ID) error {
+	if _, err := q.New(tx).LockAutoRecharge(ctx, org); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("topup: lock auto-recharge: %w", err)
+	}
+	return nil
 }
 
 // Portal makes a page of the payment provider with receipts and cards.
@@ -84,7 +90,8 @@ func (s *Service) begin(ctx context.Context, by tenants.Actor, org ids.ID) (cust
 	return s.customer(ctx, org)
 }
 
-// keep makes a card the one that is charged. A new one ends a pause: it is what the customer was asked for.
+// keep makes a card the one that is charged, unless one that was given later is. A new one ends a pause: it is what the
+// customer was asked for. The caller holds lockAuto.
 func (s *Service) keep(ctx context.Context, tx pgx.Tx, org ids.ID, card Card) error {
 	r := q.New(tx)
 	now := s.now()
@@ -92,14 +99,15 @@ func (s *Service) keep(ctx context.Context, tx pgx.Tx, org ids.ID, card Card) er
 	if err != nil {
 		return found(err, "customer at the payment provider")
 	}
-	p := q.KeepPaymentMethodParams{OrgID: org, MethodID: &card.Method, CardBrand: card.Brand, CardLast4: card.Last4, UpdatedAt: now}
+	p := q.KeepPaymentMethodParams{OrgID: org, MethodID: &card.Method, CardBrand: card.Brand, CardLast4: card.Last4, Given: card.Given}
 	if !card.Expiry.IsZero() {
 		p.CardExpiry = &card.Expiry
 	}
-	if _, err := r.KeepPaymentMethod(ctx, p); err != nil {
+	n, err := r.KeepPaymentMethod(ctx, p)
+	if err != nil {
 		return fmt.Errorf("topup: keep a card: %w", err)
 	}
-	if text(was.MethodID) == card.Method {
+	if n == 0 || text(was.MethodID) == card.Method {
 		return nil
 	}
 	if _, err := r.ResumeAutoRecharge(ctx, q.ResumeAutoRechargeParams{OrgID: org, UpdatedAt: now}); err != nil {
@@ -116,32 +124,50 @@ func cardAudit(brand, last4 string) any {
 	return map[string]string{"card": brand + " …" + last4}
 }
 
-// RemoveCard forgets the kept card; auto-recharge stops with it.
+// RemoveCard forgets the kept card, here and at the payment provider; auto-recharge stops first.
 func (s *Service) RemoveCard(ctx context.Context, by tenants.Actor, org ids.ID) error {
 	if _, err := s.begin(ctx, by, org); err != nil {
 		return err
 	}
 	var method string
 	err := s.system(ctx, func(tx pgx.Tx, r *q.Queries) error {
-		was, err := r.PaymentCustomer(ctx, org)
+		if err := lockAuto(ctx, tx, org); err != nil {
+			return err
+		}
+		c, err := r.PaymentCustomer(ctx, org)
 		if err != nil {
 			return found(err, "customer at the payment provider")
 		}
-		method = text(was.MethodID)
-		n, err := r.DropPaymentMethod(ctx, q.DropPaymentMethodParams{OrgID: org, UpdatedAt: s.now()})
-		if err != nil || n == 0 {
-			return err
+		if method = text(c.MethodID); method == "" {
+			return nil
 		}
-		if _, err := r.StopAutoRecharge(ctx, q.StopAutoRechargeParams{OrgID: org, UpdatedAt: s.now()}); err != nil {
-			return err
-		}
-		return audit.Append(ctx, tx, by, audit.Change{Org: org, Action: "card.remove", Target: ids.Format(ids.Org, org), Before: cardAudit(was.CardBrand, was.CardLast4), At: s.now()})
+		_, err = r.StopAutoRecharge(ctx, q.StopAutoRechargeParams{OrgID: org, UpdatedAt: s.now()})
+		return err
 	})
 	if err != nil || method == "" {
 		return err
 	}
-	if err := s.c.Gateway.Forget(ctx, method); err != nil && !fault.Is(err, fault.NotFound) {
+	// Over there first: what fails can be asked for again while the card is known here. A refusal says that it is gone.
+	if err := s.c.Gateway.Forget(ctx, method); err != nil && !refusedForGood(err) {
 		return err
 	}
-	return nil
+	return s.system(ctx, func(tx pgx.Tx, _ *q.Queries) error {
+		_, err := s.drop(ctx, tx, by, org, method)
+		return err
+	})
+}
+
+// drop forgets a card in tx, if it is the kept one.
+func (s *Service) drop(ctx context.Context, tx pgx.Tx, by tenants.Actor, org ids.ID, method string) (dropped bool, err error) {
+	if err := lockAuto(ctx, tx, org); err != nil {
+		return false, err
+	}
+	was, err := q.New(tx).DropPaymentMethod(ctx, q.DropPaymentMethodParams{OrgID: org, Method: method, Now: s.now()})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("topup: drop a card: %w", err)
+	}
+	return true, audit.Append(ctx, tx, by, audit.Change{Org: org, Action: "card.remove", Target: ids.Format(ids.Org, org), Before: cardAudit(was.CardBrand, was.CardLast4), At: s.now()})
 }

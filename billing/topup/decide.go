@@ -51,8 +51,8 @@ func decide(t q.Topup, customer string, s sight, now time.Time) (outlook, error)
 	if State(t.State) != Succeeded {
 		next.State = string(stateOf(State(t.State), s))
 	}
-	next.NextAt = nextLook(t, State(next.State), now)
-	out := outlook{}
+	next.NextAt = nextLook(t, State(next.State), s.payment != nil, now)
+	out := outlook{known: s.payment != nil}
 	switch p := s.payment; {
 	case p == nil:
 	case State(next.State) == Succeeded:
@@ -88,7 +88,7 @@ func matchPayment(t q.Topup, customer string, p Payment) error {
 	switch {
 	case p.Topup != t.ID:
 		return errMismatch("it is another top-up's")
-	case p.Customer != customer:
+	case p.Customer != customer && State(t.State) != Succeeded: // later the organization may have been made known anew
 		return errMismatch("another customer paid")
 	case p.State == PaymentSucceeded && (p.Cents != t.Cents || p.Currency != Currency):
 		return errMismatch("the sum or its currency differs")
@@ -122,7 +122,7 @@ func stateOf(was State, s sight) State {
 }
 
 // nextLook says when the worker looks again by itself; nil = never.
-func nextLook(t q.Topup, state State, now time.Time) *time.Time {
+func nextLook(t q.Topup, state State, known bool, now time.Time) *time.Time {
 	at := now.Add(processingFor)
 	switch state {
 	case Created, Retrying:
@@ -133,6 +133,9 @@ func nextLook(t q.Topup, state State, now time.Time) *time.Time {
 			at = now.Add(afterPage)
 		}
 	case Processing:
+		if Kind(t.Kind) == Auto && !known { // the card is being charged: as whoever charges it said
+			return t.NextAt
+		}
 	default:
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"millrace/db/q"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
+	"millrace/tenants"
 )
 
 // about says which kind of thing an event is about.
@@ -33,15 +34,6 @@ var handled = map[string]about{
 	"charge.refunded": aboutCharge, "charge.refund.updated": aboutCharge, "charge.dispute.created": aboutCharge, "charge.dispute.updated": aboutCharge,
 	"charge.dispute.closed": aboutCharge, "charge.dispute.funds_withdrawn": aboutCharge, "charge.dispute.funds_reinstated": aboutCharge,
 	"payment_method.detached": aboutMethod,
-}
-
-// EventTypes are the types that the payment provider must be asked to send.
-func EventTypes() []string {
-	out := make([]string, 0, len(handled))
-	for t := range handled {
-		out = append(out, t)
-	}
-	return out
 }
 
 // Knows is inbox.Handler's.
@@ -106,7 +98,7 @@ func (s *Service) handleTopup(ctx context.Context, topup, payment string) (inbox
 		return found(err, "top-up")
 	})
 	if fault.Is(err, fault.NotFound) && topup == "" && payment != "" {
-		return s.handleStranger(ctx, payment)
+		return s.handleUnknownPayment(ctx, payment)
 	}
 	if fault.Is(err, fault.NotFound) {
 		return inbox.Effect{}, nil
@@ -117,8 +109,8 @@ func (s *Service) handleTopup(ctx context.Context, topup, payment string) (inbox
 	return s.effect(ctx, t)
 }
 
-// handleStranger asks whose payment it is: a refund may be heard of before the payment itself.
-func (s *Service) handleStranger(ctx context.Context, payment string) (inbox.Effect, error) {
+// handleUnknownPayment asks whose payment it is: a refund may be heard of before the payment itself.
+func (s *Service) handleUnknownPayment(ctx context.Context, payment string) (inbox.Effect, error) {
 	p, err := s.c.Gateway.Payment(ctx, payment)
 	if fault.Is(err, fault.NotFound) || err == nil && p.Topup == ids.Nil {
 		return inbox.Effect{}, nil
@@ -147,9 +139,9 @@ func (s *Service) handleSetup(ctx context.Context, session string) (inbox.Effect
 		return inbox.Effect{}, err
 	}
 	return inbox.Effect{Apply: func(ctx context.Context, tx pgx.Tx) error {
-		org, err := q.New(tx).OrgOfSetup(ctx, &x.ID)
+		org, err := q.New(tx).OrgOfPaymentCustomer(ctx, x.Customer)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return nil // the person came back, or opened another page
+			return nil // another program's, or of a customer that was made anew since
 		}
 		if err != nil {
 			return fmt.Errorf("topup: whose card: %w", err)
@@ -158,10 +150,20 @@ func (s *Service) handleSetup(ctx context.Context, session string) (inbox.Effect
 	}}, nil
 }
 
-// handleDetached forgets a card that was removed at the payment provider. It is not charged again in any case: a charge
-// would fail there.
+// handleDetached forgets a card that was removed at the payment provider, and tells people that nothing is charged any more.
 func (s *Service) handleDetached(_ context.Context, method string) (inbox.Effect, error) {
 	return inbox.Effect{Apply: func(ctx context.Context, tx pgx.Tx) error {
-		return q.New(tx).ForgetDetachedMethod(ctx, q.ForgetDetachedMethodParams{MethodID: &method, Now: s.now()})
+		org, err := q.New(tx).OrgOfPaymentMethod(ctx, method)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil // forgotten already, or never kept
+		}
+		if err != nil {
+			return fmt.Errorf("topup: whose card: %w", err)
+		}
+		dropped, err := s.drop(ctx, tx, tenants.System(), org, method)
+		if err != nil || !dropped {
+			return err
+		}
+		return s.pause(ctx, tx, org, PauseNoCard)
 	}}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -57,6 +58,7 @@ type outlook struct {
 	row   q.Topup
 	card  *Card // to keep; nil = none
 	pause Pause // of auto-recharge; "" = none
+	known bool  // the payment provider knows what became of the newest attempt
 }
 
 // look asks the payment provider and decides. It changes nothing.
@@ -90,8 +92,9 @@ func (s *Service) see(ctx context.Context, t q.Topup, customer string) (x sight,
 	}
 	var p Payment
 	switch {
-	case Kind(t.Kind) == Auto && State(t.State) != Succeeded: // every attempt is a payment of its own: the newest counts
-		if p, err = s.c.Gateway.FindPayment(ctx, customer, t.ID); fault.Is(err, fault.NotFound) {
+	case Kind(t.Kind) == Auto && State(t.State) != Succeeded: // every attempt is a payment of its own
+		p, err = s.c.Gateway.FindPayment(ctx, customer, t.ID)
+		if fault.Is(err, fault.NotFound) || err == nil && !tells(p, t) {
 			return x, nil
 		}
 	case t.PaymentID != nil:
@@ -106,12 +109,24 @@ func (s *Service) see(ctx context.Context, t q.Topup, customer string) (x sight,
 	return x, nil
 }
 
+// tells reports whether a payment says anything about an automatic top-up: money of any attempt does, and what became of the
+// newest attempt.
+func tells(p Payment, t q.Topup) bool {
+	switch p.State {
+	case PaymentSucceeded, PaymentProcessing:
+		return true
+	case PaymentDeclined, PaymentCanceled:
+		return p.Attempt == int(t.Attempt)
+	}
+	return false
+}
+
 // apply brings a top-up to what was decided, in tx, with everything that follows: all or nothing.
 func (s *Service) apply(ctx context.Context, tx pgx.Tx, before q.Topup, out outlook) error {
 	r := q.New(tx)
-	if out.card != nil || out.pause != "" { // the lock order: auto_recharges, then topups
-		if _, err := r.LockAutoRecharge(ctx, before.OrgID); err != nil && !errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("topup: lock auto-recharge: %w", err)
+	if out.card != nil || out.pause != "" { // the lock order of db/query/topup.sql
+		if err := lockAuto(ctx, tx, before.OrgID); err != nil {
+			return err
 		}
 	}
 	now, err := r.LockTopup(ctx, q.LockTopupParams{OrgID: before.OrgID, ID: before.ID})
@@ -128,10 +143,8 @@ func (s *Service) apply(ctx context.Context, tx pgx.Tx, before q.Topup, out outl
 	if before.ClawedCents != next.ClawedCents {
 		next.Clawbacks++
 	}
-	if err := r.ChangeTopup(ctx, q.ChangeTopupParams{OrgID: next.OrgID, ID: next.ID, State: next.State, SessionID: next.SessionID, SessionUrl: next.SessionUrl,
-		PaymentID: next.PaymentID, Attempt: next.Attempt, Declines: next.Declines, Failure: next.Failure, ClawedCents: next.ClawedCents, Clawbacks: next.Clawbacks,
-		RefundedCents: next.RefundedCents, DisputedCents: next.DisputedCents, FeeCents: next.FeeCents, NextAt: next.NextAt, PaidAt: next.PaidAt, UpdatedAt: s.now()}); err != nil {
-		return fmt.Errorf("topup: change: %w", err)
+	if err := change(ctx, r, next, s.now()); err != nil {
+		return err
 	}
 	if State(before.State) != Succeeded && State(next.State) == Succeeded {
 		if err := s.credit(ctx, tx, next, out.card); err != nil {
@@ -149,17 +162,27 @@ func (s *Service) apply(ctx context.Context, tx pgx.Tx, before q.Topup, out outl
 	return s.clawBack(ctx, tx, before, next)
 }
 
-// credit gives what was paid for.
-func (s *Service) credit(ctx context.Context, tx pgx.Tx, t q.Topup, card *Card) error {
-	in := credit.GrantInput{Org: t.OrgID, Kind: credit.Paid, Amount: nano(t.Cents), Reason: s.memo(t, "Top-up by card"), IdempotencyKey: ledgerKey(t, "credit"),
-		Actor: tenants.System().Name(), From: ledger.StripeClearing}
-	if _, _, err := credit.GiveCredit(ctx, tx, in, s.now()); err != nil {
-		return err
+func change(ctx context.Context, r *q.Queries, t q.Topup, now time.Time) error {
+	err := r.ChangeTopup(ctx, q.ChangeTopupParams{OrgID: t.OrgID, ID: t.ID, State: t.State, SessionID: t.SessionID, SessionUrl: t.SessionUrl,
+		PaymentID: t.PaymentID, Attempt: t.Attempt, Declines: t.Declines, Failure: t.Failure, ClawedCents: t.ClawedCents, Clawbacks: t.Clawbacks,
+		RefundedCents: t.RefundedCents, DisputedCents: t.DisputedCents, FeeCents: t.FeeCents, NextAt: t.NextAt, PaidAt: t.PaidAt, UpdatedAt: now})
+	if err != nil {
+		return fmt.Errorf("topup: change: %w", err)
 	}
+	return nil
+}
+
+// credit keeps the card, where one was to be kept, and gives what was paid for.
+func (s *Service) credit(ctx context.Context, tx pgx.Tx, t q.Topup, card *Card) error {
 	if card != nil {
 		if err := s.keep(ctx, tx, t.OrgID, *card); err != nil {
 			return err
 		}
+	}
+	in := credit.GrantInput{Org: t.OrgID, Kind: credit.Paid, Amount: nano(t.Cents), Reason: s.memo(t, "Top-up by card"), IdempotencyKey: ledgerKey(t, "credit"),
+		Actor: tenants.System().Name(), From: ledger.StripeClearing}
+	if _, _, err := credit.GiveCredit(ctx, tx, in, s.now()); err != nil {
+		return err
 	}
 	return s.mailReceipt(ctx, tx, t)
 }
@@ -196,16 +219,26 @@ func (s *Service) clawBack(ctx context.Context, tx pgx.Tx, before, next q.Topup)
 	if delta == 0 {
 		return nil
 	}
-	memo := "Refund of a top-up"
-	switch {
-	case delta < 0:
-		memo = "Disputed payment won: credit is back"
-	case next.DisputedCents > before.DisputedCents:
-		memo = "Disputed payment: credit taken back"
+	lot, err := q.New(tx).GrantByKey(ctx, q.GrantByKeyParams{OrgID: next.OrgID, IdempotencyKey: ledgerKey(next, "credit")})
+	if err != nil {
+		return fmt.Errorf("topup: credit of a top-up: %w", err)
 	}
-	_, err := credit.TakeBack(ctx, tx, credit.Clawback{Org: next.OrgID, Amount: nano(delta), From: ledger.StripeClearing, Memo: s.memo(next, memo),
-		Key: ledgerKey(next, fmt.Sprintf("clawback:%d", next.Clawbacks))})
+	_, err = credit.TakeBack(ctx, tx, credit.Clawback{Org: next.OrgID, Amount: nano(delta), From: ledger.StripeClearing, Burn: lot.ID,
+		Memo: s.memo(next, wentBack(delta, next.DisputedCents-before.DisputedCents)), Key: ledgerKey(next, fmt.Sprintf("clawback:%d", next.Clawbacks))})
 	return err
+}
+
+// wentBack says why credit is taken (cents are positive) or given again.
+func wentBack(cents, disputed int64) string {
+	switch {
+	case cents < 0 && disputed < 0:
+		return "Disputed payment won: credit is back"
+	case cents < 0:
+		return "Refund that failed: credit is back"
+	case disputed > 0:
+		return "Disputed payment: credit taken back"
+	}
+	return "Refund of a top-up"
 }
 
 // tell makes gateways and open pages look again, after the commit.

@@ -24,7 +24,8 @@ type Gateway interface {
 	// Charge takes money from a kept card while nobody is there. A decline is a Payment, not an error.
 	Charge(ctx context.Context, c Charge) (Payment, error)
 	Payment(ctx context.Context, id string) (Payment, error)
-	// FindPayment finds the newest payment of a top-up among a customer's; NotFound when there is none.
+	// FindPayment finds the payment of a top-up that counts, among a customer's: one that succeeded, else one on its way, else
+	// the newest; NotFound when there is none.
 	FindPayment(ctx context.Context, customer string, topup ids.ID) (Payment, error)
 	// Forget removes a kept card.
 	Forget(ctx context.Context, method string) error
@@ -115,14 +116,13 @@ type Payment struct {
 	Disputed int64 // cents in disputes that are open or lost
 	Fee      int64 // cents of the payment provider's fee; 0 = not known, or not in this currency
 	Decline  Decline
-	Card     *Card // nil = not known
+	Card     *Card // that was kept with it; nil = none
 	Created  time.Time
 }
 
 // Decline says why a card was not charged.
 type Decline struct {
 	Code    string // the payment provider's: insufficient_funds, authentication_required, …
-	Final   bool   // the payment provider advises against another try
 	Message string // for the customer
 }
 
@@ -132,4 +132,5 @@ type Card struct {
 	Brand  string
 	Last4  string
 	Expiry time.Time // its last day; zero = not known
+	Given  time.Time // when a person gave it, by the payment provider's clock
 }

@@ -105,8 +105,16 @@ func TestARefusalPauses(t *testing.T) {
 // A customer that was deleted at the payment provider can pay again.
 func TestACustomerThatIsGoneIsMadeAnew(t *testing.T) {
 	w := newWorld(t)
-	w.funded(10, false, stripefake.CardGood)
+	old := w.funded(10, false, stripefake.CardGood)
 	w.exec("update payment_customers set customer_id = 'cus_gone' where org_id = $1", w.org)
 	w.funded(10, false, stripefake.CardGood)
+	w.must(w.fake.Refund(w.row(old.ID).payment, 4_00)) // of what the customer paid who is gone
+	w.hear(w.fake.Messages())
+	if b := w.books(); b.available != usd(16) {
+		t.Errorf("after a refund: %s", b.available)
+	}
+	if dead, err := w.inbox.Waiting(t.Context(), operator); err != nil || len(dead) != 0 {
+		t.Errorf("%+v, %v", dead, err)
+	}
 	w.sound()
 }

@@ -76,11 +76,21 @@ func (s *Service) page(id ids.ID) string {
 // maxOpen bounds the payment pages of one organization that are open: the payment provider's patience is everybody's.
 const maxOpen = 10
 
+// What arrives on a page that is open already is credited all the same.
+var errSuspended = fault.New(fault.Forbidden, "This organization is suspended: no credit can be added. Contact support.").WithCode("organization_suspended")
+
 // insert makes the row, or finds the one that the same form made before.
 func (s *Service) insert(ctx context.Context, by tenants.Actor, in NewTopup) (t q.Topup, err error) {
 	now := s.now()
 	giveUp := now.Add(afterPage)
 	err = s.system(ctx, func(tx pgx.Tx, r *q.Queries) (err error) {
+		org, err := r.GetOrg(ctx, in.Org)
+		if err != nil {
+			return found(err, "organization")
+		}
+		if org.SuspendedAt != nil {
+			return errSuspended
+		}
 		open, err := r.OpenTopups(ctx, q.OpenTopupsParams{OrgID: in.Org, Since: now.Add(-pageLife)})
 		if err != nil {
 			return fmt.Errorf("topup: count: %w", err)

@@ -41,7 +41,9 @@ func (p Pause) Sentence() string {
 // retryAfter is when a card is tried again after its first, second and third decline that may heal by itself.
 var retryAfter = []time.Duration{6 * time.Hour, 24 * time.Hour, 72 * time.Hour}
 
-// healing are declines that may heal by themselves; vague ones say nothing, and are tried once more.
+// healing are declines that may heal by themselves; vague ones say nothing, and are tried once more. Every other code is
+// final for the card: lost, stolen, expired, and those that nobody has heard of. What the payment provider says about
+// sending the same request again is not about the card.
 var (
 	healing = map[string]bool{"insufficient_funds": true, "processing_error": true, "try_again_later": true, "issuer_not_available": true,
 		"reenter_transaction": true, "withdrawal_count_limit_exceeded": true, "card_velocity_exceeded": true}
@@ -58,8 +60,6 @@ func decline(next *q.Topup, d Decline, now time.Time) Pause {
 	switch {
 	case d.Code == "authentication_required":
 		return PauseAuth
-	case d.Final:
-		return PauseCard
 	case healing[d.Code] && tries <= len(retryAfter):
 		wait = retryAfter[tries-1]
 	case healing[d.Code]:

@@ -163,6 +163,7 @@ func TestDeclines(t *testing.T) {
 		"no funds":       {stripefake.CardNoFunds, []time.Duration{6 * time.Hour, 24 * time.Hour, 72 * time.Hour}, topup.PauseDeclined},
 		"vague":          {stripefake.CardDeclinesKept, []time.Duration{24 * time.Hour}, topup.PauseCard},
 		"lost":           {stripefake.CardLost, nil, topup.PauseCard},
+		"stolen":         {stripefake.CardStolen, nil, topup.PauseCard},
 		"authentication": {stripefake.CardAuthAlways, nil, topup.PauseAuth},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -211,11 +212,17 @@ func (w *world) giveCard(number string) {
 // giveCardBy does so by a form that has a key.
 func (w *world) giveCardBy(key ids.ID, number string) {
 	w.t.Helper()
-	url, err := w.topups.AddCard(context.Background(), w.owner, w.org, key)
-	w.must(err)
-	page := url[strings.LastIndex(url, "/")+1:]
+	page := w.cardPage(key)
 	w.pay(page, stripefake.Way{Number: number, Confirmed: true})
 	w.must(w.topups.CardAdded(context.Background(), w.owner, w.org, page))
+}
+
+// cardPage is a page to give a card.
+func (w *world) cardPage(key ids.ID) string {
+	w.t.Helper()
+	url, err := w.topups.AddCard(context.Background(), w.owner, w.org, key)
+	w.must(err)
+	return url[strings.LastIndex(url, "/")+1:]
 }
 
 // charges is how often a kept card was charged, or tried.

@@ -16,13 +16,15 @@
 //   - A look at the payment provider is acted on only when nobody else acted since it began (topups.version).
 //   - A card is charged off session only by consent, for one top-up per organization at a time, at most the month's maximum,
 //     and not again after a decline until its time has come.
-//   - Whether a charge happened is looked up, never inferred from an error.
+//   - Whether a charge happened is looked up, never inferred from an error; while that is unknown nothing else is charged.
+//   - Of the cards that were given, the one that was given last is kept, in whatever order that is heard.
 package topup
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -64,7 +66,7 @@ type State string
 const (
 	Created    State = "created"    // nothing is known at the payment provider
 	Open       State = "open"       // the payment page waits for the customer
-	Processing State = "processing" // the money is on its way
+	Processing State = "processing" // the money is on its way, or the card is being charged
 	Retrying   State = "retrying"   // the card was declined, and is tried again
 	Succeeded  State = "succeeded"
 	Failed     State = "failed"
@@ -81,10 +83,15 @@ type Config struct {
 }
 
 // Service is safe for concurrent use. Its methods check their Actor.
-type Service struct{ c Config }
+type Service struct {
+	c Config
+
+	recharging sync.Mutex // one walk through the organizations at a time
+	recharged  ids.ID     // where it is
+}
 
 // New makes a service.
-func New(c Config) *Service { return &Service{c} }
+func New(c Config) *Service { return &Service{c: c} }
 
 // On reports whether customers can pay by card at all; Test, that no money moves when they do.
 func (s *Service) On() bool   { return s != nil && s.c.Gateway != nil }

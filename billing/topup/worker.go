@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,20 +19,36 @@ const (
 	turnLimit = 2 * time.Minute
 )
 
-// Run tops balances up that run low, looks after unfinished top-ups, and compares with the payment provider's lists every
-// hour, until ctx ends. store keeps events that never arrived.
+// Run tops balances up that run low, looks after unfinished top-ups, and beside that compares with the payment provider's
+// lists every hour, until ctx ends. store keeps events that never arrived.
 func (s *Service) Run(ctx context.Context, store Store) error {
 	if !s.On() {
 		<-ctx.Done()
 		return ctx.Err()
 	}
+	var compares sync.WaitGroup
+	compares.Go(func() { s.runCompare(ctx, store) })
+	defer compares.Wait()
 	tick := time.NewTicker(turnEvery)
 	defer tick.Stop()
-	var compared time.Time
 	for ctx.Err() == nil {
 		if err := s.Turn(ctx); err != nil && ctx.Err() == nil {
 			slog.WarnContext(ctx, "topup: some top-ups wait for the next turn", "cause", err)
 		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+	return ctx.Err()
+}
+
+// runCompare compares in a loop of its own: it takes minutes where there are many payments.
+func (s *Service) runCompare(ctx context.Context, store Store) {
+	tick := time.NewTicker(turnEvery)
+	defer tick.Stop()
+	var compared time.Time
+	for ctx.Err() == nil {
 		if now := s.now(); now.Sub(compared) >= compareEvery {
 			compared = now
 			if _, err := s.Compare(ctx, store); err != nil && ctx.Err() == nil {
@@ -43,7 +60,6 @@ func (s *Service) Run(ctx context.Context, store Store) error {
 		case <-tick.C:
 		}
 	}
-	return ctx.Err()
 }
 
 // Turn does what is due now.
@@ -78,7 +94,7 @@ func (s *Service) claim(ctx context.Context) (t q.Topup, err error) {
 // tend brings an unfinished top-up forward.
 func (s *Service) tend(ctx context.Context, t q.Topup) error {
 	switch {
-	case Kind(t.Kind) == Auto && State(t.State) != Processing:
+	case Kind(t.Kind) == Auto:
 		return s.charge(ctx, t)
 	case State(t.State) == Created && t.SessionID == nil: // its form was never answered
 		left := t

@@ -38,7 +38,7 @@ func (q *Queries) AutoRecharge(ctx context.Context, orgID ids.ID) (AutoRecharge,
 
 const autoTopupCentsSince = `-- name: AutoTopupCentsSince :one
 SELECT coalesce(sum(cents), 0)::bigint AS cents FROM topups
-WHERE org_id = $1 AND kind = 'auto' AND created_at >= $2 AND state IN ('created', 'processing', 'retrying', 'succeeded')
+WHERE org_id = $1 AND kind = 'auto' AND (state IN ('created', 'processing', 'retrying') OR state = 'succeeded' AND paid_at >= $2::timestamptz)
 `
 
 type AutoTopupCentsSinceParams struct {
@@ -46,7 +46,7 @@ type AutoTopupCentsSinceParams struct {
 	Since time.Time
 }
 
-// What automatic top-ups took, or are about to take, since a moment.
+// What automatic top-ups took since a moment, and what one is about to take now, whenever it was begun.
 func (q *Queries) AutoTopupCentsSince(ctx context.Context, arg AutoTopupCentsSinceParams) (int64, error) {
 	row := q.db.QueryRow(ctx, autoTopupCentsSince, arg.OrgID, arg.Since)
 	var cents int64
@@ -55,7 +55,7 @@ func (q *Queries) AutoTopupCentsSince(ctx context.Context, arg AutoTopupCentsSin
 }
 
 const autoTopupsSince = `-- name: AutoTopupsSince :one
-SELECT count(*) FROM topups WHERE org_id = $1 AND kind = 'auto' AND state = 'succeeded' AND created_at >= $2
+SELECT count(*) FROM topups WHERE org_id = $1 AND kind = 'auto' AND state = 'succeeded' AND paid_at >= $2::timestamptz
 `
 
 type AutoTopupsSinceParams struct {
@@ -68,21 +68,6 @@ func (q *Queries) AutoTopupsSince(ctx context.Context, arg AutoTopupsSinceParams
 	var count int64
 	err := row.Scan(&count)
 	return count, err
-}
-
-const beginSetup = `-- name: BeginSetup :exec
-UPDATE payment_customers SET setup_id = $2, updated_at = $3 WHERE org_id = $1
-`
-
-type BeginSetupParams struct {
-	OrgID     ids.ID
-	SetupID   *string
-	UpdatedAt time.Time
-}
-
-func (q *Queries) BeginSetup(ctx context.Context, arg BeginSetupParams) error {
-	_, err := q.db.Exec(ctx, beginSetup, arg.OrgID, arg.SetupID, arg.UpdatedAt)
-	return err
 }
 
 const billingPeople = `-- name: BillingPeople :many
@@ -204,59 +189,30 @@ func (q *Queries) ClaimDueTopup(ctx context.Context, arg ClaimDueTopupParams) (T
 	return i, err
 }
 
-const dropPaymentMethod = `-- name: DropPaymentMethod :execrows
-UPDATE payment_customers SET method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL, updated_at = $2
-WHERE org_id = $1 AND method_id IS NOT NULL
+const dropPaymentMethod = `-- name: DropPaymentMethod :one
+UPDATE payment_customers c SET method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL, updated_at = $2
+FROM (SELECT org_id, card_brand, card_last4 FROM payment_customers) was
+WHERE c.org_id = $1 AND c.method_id = $3::text AND was.org_id = c.org_id
+RETURNING was.card_brand, was.card_last4
 `
 
 type DropPaymentMethodParams struct {
-	OrgID     ids.ID
-	UpdatedAt time.Time
+	OrgID  ids.ID
+	Now    time.Time
+	Method string
 }
 
-func (q *Queries) DropPaymentMethod(ctx context.Context, arg DropPaymentMethodParams) (int64, error) {
-	result, err := q.db.Exec(ctx, dropPaymentMethod, arg.OrgID, arg.UpdatedAt)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+type DropPaymentMethodRow struct {
+	CardBrand string
+	CardLast4 string
 }
 
-const endSetup = `-- name: EndSetup :execrows
-UPDATE payment_customers SET setup_id = NULL, updated_at = $2 WHERE setup_id = $1
-`
-
-type EndSetupParams struct {
-	SetupID   *string
-	UpdatedAt time.Time
-}
-
-// No row: the page was used, or another one was opened since.
-func (q *Queries) EndSetup(ctx context.Context, arg EndSetupParams) (int64, error) {
-	result, err := q.db.Exec(ctx, endSetup, arg.SetupID, arg.UpdatedAt)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const forgetDetachedMethod = `-- name: ForgetDetachedMethod :exec
-WITH gone AS (
-  UPDATE payment_customers SET method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL, updated_at = $2
-  WHERE method_id = $1 RETURNING org_id
-)
-UPDATE auto_recharges SET paused = 'no_card', paused_at = $2::timestamptz, updated_at = $2
-WHERE enabled AND paused = '' AND org_id IN (SELECT org_id FROM gone)
-`
-
-type ForgetDetachedMethodParams struct {
-	MethodID *string
-	Now      time.Time
-}
-
-func (q *Queries) ForgetDetachedMethod(ctx context.Context, arg ForgetDetachedMethodParams) error {
-	_, err := q.db.Exec(ctx, forgetDetachedMethod, arg.MethodID, arg.Now)
-	return err
+// No row: the card was dropped, or another one took its place.
+func (q *Queries) DropPaymentMethod(ctx context.Context, arg DropPaymentMethodParams) (DropPaymentMethodRow, error) {
+	row := q.db.QueryRow(ctx, dropPaymentMethod, arg.OrgID, arg.Now, arg.Method)
+	var i DropPaymentMethodRow
+	err := row.Scan(&i.CardBrand, &i.CardLast4)
+	return i, err
 }
 
 const insertPaymentCustomer = `-- name: InsertPaymentCustomer :exec
@@ -335,7 +291,8 @@ func (q *Queries) InsertTopup(ctx context.Context, arg InsertTopupParams) (Topup
 }
 
 const keepPaymentMethod = `-- name: KeepPaymentMethod :execrows
-UPDATE payment_customers SET method_id = $2, card_brand = $3, card_last4 = $4, card_expiry = $5, updated_at = $6 WHERE org_id = $1
+UPDATE payment_customers SET method_id = $2, card_brand = $3, card_last4 = $4, card_expiry = $5, updated_at = $6
+WHERE org_id = $1 AND (method_id IS NULL OR updated_at <= $6)
 `
 
 type KeepPaymentMethodParams struct {
@@ -344,9 +301,11 @@ type KeepPaymentMethodParams struct {
 	CardBrand  string
 	CardLast4  string
 	CardExpiry *time.Time
-	UpdatedAt  time.Time
+	Given      time.Time
 }
 
+// While a card is kept, updated_at is when it was given, by the payment provider's clock. No row: a card that was given
+// later is kept already.
 func (q *Queries) KeepPaymentMethod(ctx context.Context, arg KeepPaymentMethodParams) (int64, error) {
 	result, err := q.db.Exec(ctx, keepPaymentMethod,
 		arg.OrgID,
@@ -354,7 +313,7 @@ func (q *Queries) KeepPaymentMethod(ctx context.Context, arg KeepPaymentMethodPa
 		arg.CardBrand,
 		arg.CardLast4,
 		arg.CardExpiry,
-		arg.UpdatedAt,
+		arg.Given,
 	)
 	if err != nil {
 		return 0, err
@@ -481,12 +440,23 @@ func (q *Queries) OperatorPeople(ctx context.Context) ([]string, error) {
 	return items, nil
 }
 
-const orgOfSetup = `-- name: OrgOfSetup :one
-SELECT org_id FROM payment_customers WHERE setup_id = $1 FOR NO KEY UPDATE
+const orgOfPaymentCustomer = `-- name: OrgOfPaymentCustomer :one
+SELECT org_id FROM payment_customers WHERE customer_id = $1
 `
 
-func (q *Queries) OrgOfSetup(ctx context.Context, setupID *string) (ids.ID, error) {
-	row := q.db.QueryRow(ctx, orgOfSetup, setupID)
+func (q *Queries) OrgOfPaymentCustomer(ctx context.Context, customerID string) (ids.ID, error) {
+	row := q.db.QueryRow(ctx, orgOfPaymentCustomer, customerID)
+	var org_id ids.ID
+	err := row.Scan(&org_id)
+	return org_id, err
+}
+
+const orgOfPaymentMethod = `-- name: OrgOfPaymentMethod :one
+SELECT org_id FROM payment_customers WHERE method_id = $1::text
+`
+
+func (q *Queries) OrgOfPaymentMethod(ctx context.Context, method string) (ids.ID, error) {
+	row := q.db.QueryRow(ctx, orgOfPaymentMethod, method)
 	var org_id ids.ID
 	err := row.Scan(&org_id)
 	return org_id, err
@@ -494,14 +464,19 @@ func (q *Queries) OrgOfSetup(ctx context.Context, setupID *string) (ids.ID, erro
 
 const orgsToRecharge = `-- name: OrgsToRecharge :many
 SELECT a.org_id FROM auto_recharges a JOIN orgs o USING (org_id) LEFT JOIN budgets b ON b.org_id = a.org_id AND b.kind = 'balance'
-WHERE a.enabled AND a.paused = '' AND o.suspended_at IS NULL AND COALESCE(b.cap_nano - b.settled_nano - b.outstanding_nano, 0) < a.below_nano
+WHERE a.org_id > $1 AND a.enabled AND a.paused = '' AND o.suspended_at IS NULL AND COALESCE(b.cap_nano - b.settled_nano - b.outstanding_nano, 0) < a.below_nano
   AND NOT EXISTS (SELECT FROM topups t WHERE t.org_id = a.org_id AND t.kind = 'auto' AND t.state IN ('created', 'processing', 'retrying'))
-ORDER BY a.org_id LIMIT $1
+ORDER BY a.org_id LIMIT $2
 `
 
-// Organizations whose balance is below what they said. What they wait for already is looked at under the lock.
-func (q *Queries) OrgsToRecharge(ctx context.Context, maxRows int32) ([]ids.ID, error) {
-	rows, err := q.db.Query(ctx, orgsToRecharge, maxRows)
+type OrgsToRechargeParams struct {
+	After   ids.ID
+	MaxRows int32
+}
+
+// Organizations behind another one whose balance is below what they said. What they wait for already is looked at under the lock.
+func (q *Queries) OrgsToRecharge(ctx context.Context, arg OrgsToRechargeParams) ([]ids.ID, error) {
+	rows, err := q.db.Query(ctx, orgsToRecharge, arg.After, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -520,12 +495,18 @@ func (q *Queries) OrgsToRecharge(ctx context.Context, maxRows int32) ([]ids.ID, 
 	return items, nil
 }
 
-const paidTopupsSince = `-- name: PaidTopupsSince :many
-SELECT org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at FROM topups WHERE paid_at >= $1 ORDER BY id
+const paidTopups = `-- name: PaidTopups :many
+SELECT org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at FROM topups WHERE paid_at >= $1::timestamptz AND paid_at <= $2::timestamptz ORDER BY id
 `
 
-func (q *Queries) PaidTopupsSince(ctx context.Context, since *time.Time) ([]Topup, error) {
-	rows, err := q.db.Query(ctx, paidTopupsSince, since)
+type PaidTopupsParams struct {
+	Since time.Time
+	Until time.Time
+}
+
+// Paid from a moment until another.
+func (q *Queries) PaidTopups(ctx context.Context, arg PaidTopupsParams) ([]Topup, error) {
+	rows, err := q.db.Query(ctx, paidTopups, arg.Since, arg.Until)
 	if err != nil {
 		return nil, err
 	}
@@ -646,7 +627,10 @@ const paymentCustomer = `-- name: PaymentCustomer :one
 SELECT org_id, customer_id, method_id, card_brand, card_last4, card_expiry, setup_id, created_at, updated_at FROM payment_customers WHERE org_id = $1
 `
 
-// Top-ups, payment methods, auto-recharge. Lock order: auto_recharges, topups by id, then what db/query/credit.sql says.
+// Top-ups, payment methods, auto-recharge.
+//
+// Lock order, for everyone: auto_recharges, topups by id, payment_customers, then what db/query/credit.sql says. Whoever
+// changes a card takes auto_recharges first: a pause or its end follows from it.
 func (q *Queries) PaymentCustomer(ctx context.Context, orgID ids.ID) (PaymentCustomer, error) {
 	row := q.db.QueryRow(ctx, paymentCustomer, orgID)
 	var i PaymentCustomer
@@ -677,7 +661,7 @@ func (q *Queries) PendingTopupCents(ctx context.Context, orgID ids.ID) (int64, e
 }
 
 const replacePaymentCustomer = `-- name: ReplacePaymentCustomer :exec
-UPDATE payment_customers SET customer_id = $1, method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL, setup_id = NULL,
+UPDATE payment_customers SET customer_id = $1, method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL,
   updated_at = $2
 WHERE org_id = $3 AND customer_id = $4
 `

@@ -1,17 +1,16 @@
--- Top-ups, payment methods, auto-recharge. Lock order: auto_recharges, topups by id, then what db/query/credit.sql says.
+-- Top-ups, payment methods, auto-recharge.
+--
+-- Lock order, for everyone: auto_recharges, topups by id, payment_customers, then what db/query/credit.sql says. Whoever
+-- changes a card takes auto_recharges first: a pause or its end follows from it.
 
 -- name: PaymentCustomer :one
 SELECT * FROM payment_customers WHERE org_id = $1;
 
--- name: OrgOfSetup :one
-SELECT org_id FROM payment_customers WHERE setup_id = $1 FOR NO KEY UPDATE;
+-- name: OrgOfPaymentCustomer :one
+SELECT org_id FROM payment_customers WHERE customer_id = $1;
 
--- name: BeginSetup :exec
-UPDATE payment_customers SET setup_id = $2, updated_at = $3 WHERE org_id = $1;
-
--- name: EndSetup :execrows
--- No row: the page was used, or another one was opened since.
-UPDATE payment_customers SET setup_id = NULL, updated_at = $2 WHERE setup_id = $1;
+-- name: OrgOfPaymentMethod :one
+SELECT org_id FROM payment_customers WHERE method_id = sqlc.arg(method)::text;
 
 -- name: InsertPaymentCustomer :exec
 INSERT INTO payment_customers (org_id, customer_id, created_at, updated_at) VALUES ($1, $2, sqlc.arg(now), sqlc.arg(now))
@@ -19,7 +18,7 @@ ON CONFLICT (org_id) DO NOTHING;
 
 -- name: ReplacePaymentCustomer :exec
 -- The payment provider knows the old one no more; the card went with it.
-UPDATE payment_customers SET customer_id = sqlc.arg(fresh), method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL, setup_id = NULL,
+UPDATE payment_customers SET customer_id = sqlc.arg(fresh), method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL,
   updated_at = sqlc.arg(now)
 WHERE org_id = sqlc.arg(org_id) AND customer_id = sqlc.arg(gone);
 
@@ -28,19 +27,17 @@ WHERE org_id = sqlc.arg(org_id) AND customer_id = sqlc.arg(gone);
 SELECT count(*) FROM topups WHERE org_id = $1 AND kind = 'manual' AND state IN ('created', 'open') AND created_at > sqlc.arg(since);
 
 -- name: KeepPaymentMethod :execrows
-UPDATE payment_customers SET method_id = $2, card_brand = $3, card_last4 = $4, card_expiry = $5, updated_at = $6 WHERE org_id = $1;
+-- While a card is kept, updated_at is when it was given, by the payment provider's clock. No row: a card that was given
+-- later is kept already.
+UPDATE payment_customers SET method_id = $2, card_brand = $3, card_last4 = $4, card_expiry = $5, updated_at = sqlc.arg(given)
+WHERE org_id = $1 AND (method_id IS NULL OR updated_at <= sqlc.arg(given));
 
--- name: DropPaymentMethod :execrows
-UPDATE payment_customers SET method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL, updated_at = $2
-WHERE org_id = $1 AND method_id IS NOT NULL;
-
--- name: ForgetDetachedMethod :exec
-WITH gone AS (
-  UPDATE payment_customers SET method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL, updated_at = sqlc.arg(now)
-  WHERE method_id = $1 RETURNING org_id
-)
-UPDATE auto_recharges SET paused = 'no_card', paused_at = sqlc.arg(now)::timestamptz, updated_at = sqlc.arg(now)
-WHERE enabled AND paused = '' AND org_id IN (SELECT org_id FROM gone);
+-- name: DropPaymentMethod :one
+-- No row: the card was dropped, or another one took its place.
+UPDATE payment_customers c SET method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL, updated_at = sqlc.arg(now)
+FROM (SELECT org_id, card_brand, card_last4 FROM payment_customers) was
+WHERE c.org_id = $1 AND c.method_id = sqlc.arg(method)::text AND was.org_id = c.org_id
+RETURNING was.card_brand, was.card_last4;
 
 -- name: InsertTopup :one
 -- No row: there is one with this id, or another automatic one is open.
@@ -81,15 +78,16 @@ RETURNING *;
 SELECT coalesce(sum(cents), 0)::bigint AS cents FROM topups WHERE org_id = $1 AND state IN ('processing', 'retrying') OR org_id = $1 AND kind = 'auto' AND state = 'created';
 
 -- name: AutoTopupCentsSince :one
--- What automatic top-ups took, or are about to take, since a moment.
+-- What automatic top-ups took since a moment, and what one is about to take now, whenever it was begun.
 SELECT coalesce(sum(cents), 0)::bigint AS cents FROM topups
-WHERE org_id = $1 AND kind = 'auto' AND created_at >= sqlc.arg(since) AND state IN ('created', 'processing', 'retrying', 'succeeded');
+WHERE org_id = $1 AND kind = 'auto' AND (state IN ('created', 'processing', 'retrying') OR state = 'succeeded' AND paid_at >= sqlc.arg(since)::timestamptz);
 
 -- name: AutoTopupsSince :one
-SELECT count(*) FROM topups WHERE org_id = $1 AND kind = 'auto' AND state = 'succeeded' AND created_at >= sqlc.arg(since);
+SELECT count(*) FROM topups WHERE org_id = $1 AND kind = 'auto' AND state = 'succeeded' AND paid_at >= sqlc.arg(since)::timestamptz;
 
--- name: PaidTopupsSince :many
-SELECT * FROM topups WHERE paid_at >= sqlc.arg(since) ORDER BY id;
+-- name: PaidTopups :many
+-- Paid from a moment until another.
+SELECT * FROM topups WHERE paid_at >= sqlc.arg(since)::timestamptz AND paid_at <= sqlc.arg(until)::timestamptz ORDER BY id;
 
 -- name: AutoRecharge :one
 SELECT * FROM auto_recharges WHERE org_id = $1;
@@ -118,9 +116,9 @@ UPDATE auto_recharges SET paused = '', paused_at = NULL, updated_at = $2 WHERE o
 UPDATE auto_recharges SET month_full_at = sqlc.arg(now)::timestamptz WHERE org_id = $1;
 
 -- name: OrgsToRecharge :many
--- Organizations whose balance is below what they said. What they wait for already is looked at under the lock.
+-- Organizations behind another one whose balance is below what they said. What they wait for already is looked at under the lock.
 SELECT a.org_id FROM auto_recharges a JOIN orgs o USING (org_id) LEFT JOIN budgets b ON b.org_id = a.org_id AND b.kind = 'balance'
-WHERE a.enabled AND a.paused = '' AND o.suspended_at IS NULL AND COALESCE(b.cap_nano - b.settled_nano - b.outstanding_nano, 0) < a.below_nano
+WHERE a.org_id > sqlc.arg(after) AND a.enabled AND a.paused = '' AND o.suspended_at IS NULL AND COALESCE(b.cap_nano - b.settled_nano - b.outstanding_nano, 0) < a.below_nano
   AND NOT EXISTS (SELECT FROM topups t WHERE t.org_id = a.org_id AND t.kind = 'auto' AND t.state IN ('created', 'processing', 'retrying'))
 ORDER BY a.org_id LIMIT sqlc.arg(max_rows);
 

@@ -7,6 +7,7 @@ package gwtest
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,7 @@ func Run(t *testing.T, p Provider) {
 		}
 	})
 	t.Run("declines are payments", func(t *testing.T) { declines(ctx, t, p, customer) })
+	t.Run("the payment that was paid is found", func(t *testing.T) { findsPaid(ctx, t, p, customer) })
 	t.Run("money goes back", func(t *testing.T) { goesBack(ctx, t, p, customer) })
 	t.Run("what is not there", func(t *testing.T) {
 		if _, err := g.Session(ctx, "cs_test_none"); !fault.Is(err, fault.NotFound) {
@@ -184,6 +186,24 @@ func declines(ctx context.Context, t *testing.T, p Provider, customer string) {
 		if err != nil || seen.State != topup.PaymentDeclined || seen.Attempt != 1 || seen.Decline.Code != code {
 			t.Errorf("%s, looked up: %+v, %v", card, seen, err)
 		}
+	}
+}
+
+// findsPaid: a decline that came after the money does not hide it.
+func findsPaid(ctx context.Context, t *testing.T, p Provider, customer string) {
+	c := charge(customer, p.Keep(t, customer, GoodCard))
+	paid, err := p.Gateway.Charge(ctx, c)
+	if err != nil || paid.State != topup.PaymentSucceeded {
+		t.Fatalf("%+v, %v", paid, err)
+	}
+	for c.Attempt = 2; c.Attempt <= 3; c.Attempt++ {
+		c.Key, c.Method = fmt.Sprintf("gwtest:%s:%d", c.Topup, c.Attempt), p.Keep(t, customer, DecliningCard)
+		if got, err := p.Gateway.Charge(ctx, c); err != nil || got.State != topup.PaymentDeclined {
+			t.Fatalf("%+v, %v", got, err)
+		}
+	}
+	if found, err := p.Gateway.FindPayment(ctx, customer, c.Topup); err != nil || found.ID != paid.ID || found.State != topup.PaymentSucceeded {
+		t.Errorf("%+v, %v", found, err)
 	}
 }
 

@@ -1,0 +1,150 @@
+package topup_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"millrace/billing/stripefake"
+	"millrace/billing/topup"
+)
+
+// declined is a customer whose card was declined and who has given a good one since: the charge is made again in 6 hours.
+func (w *world) declined(below, to, most int64) {
+	w.t.Helper()
+	w.allow(stripefake.CardGood, below, to, most)
+	w.giveCard(stripefake.CardNoFunds)
+	w.turn()
+	w.giveCard(stripefake.CardGood)
+	if list := w.autos(); len(list) != 1 || list[0].State != topup.Retrying {
+		w.t.Fatalf("%+v", list)
+	}
+}
+
+// taken is how often a kept card was charged and the money came.
+func (w *world) taken() (n int) {
+	w.t.Helper()
+	w.must(w.gateway.Payments(context.Background(), time.Unix(0, 0), func(p topup.Payment) error {
+		if p.Attempt > 0 && p.State == topup.PaymentSucceeded {
+			n++
+		}
+		return nil
+	}))
+	return n
+}
+
+// A first try and a retry hang, and charge long after we gave up: no second charge is made meanwhile.
+func TestAChargeThatHangsIsMadeOnce(t *testing.T) {
+	for name, begin := range map[string]func(w *world){
+		"first try": func(w *world) { w.allow(stripefake.CardGood, 20, 100, 500) },
+		"retry":     func(w *world) { w.declined(20, 100, 500); w.clock.Advance(6 * time.Hour) },
+	} {
+		for _, delay := range []time.Duration{5 * time.Minute, 15 * time.Minute} {
+			t.Run(name+" "+delay.String(), func(t *testing.T) {
+				w := newWorld(t)
+				begin(w)
+				w.fake.Fail(stripefake.Fault{Path: "/v1/payment_intents", Times: 1, Status: http.StatusInternalServerError, Delay: delay})
+				if err := w.topups.Turn(t.Context()); err == nil {
+					t.Fatal("the failure is not told")
+				}
+				for range 30 {
+					w.clock.Advance(time.Minute)
+					_ = w.topups.Turn(t.Context()) // the same key gives the same failure for a while
+				}
+				if list := w.autos(); len(list) != 1 || list[0].State != topup.Succeeded || w.taken() != 1 || w.books().available != usd(100) {
+					t.Errorf("%+v, charged %d times, balance %s", list, w.taken(), w.books().available)
+				}
+				w.sound()
+			})
+		}
+	}
+}
+
+// Two attempts of one top-up: the one that was paid counts, and not the newer one that was declined.
+func TestAnAttemptThatSucceededLateIsCredited(t *testing.T) {
+	w := newWorld(t)
+	w.allow(stripefake.CardGood, 20, 100, 500)
+	w.fake.Fail(stripefake.Fault{Path: "/v1/payment_intents", Times: 1, Status: http.StatusTooManyRequests, After: true})
+	if err := w.topups.Turn(t.Context()); err == nil {
+		t.Fatal("the failure is not told")
+	}
+	list := w.autos()
+	if len(list) != 1 {
+		t.Fatalf("%+v", list)
+	}
+	w.giveCard(stripefake.CardNoFunds)
+	p, err := w.gateway.Charge(t.Context(), topup.Charge{Key: "another", Customer: w.customer(), Method: w.method(), Topup: list[0].ID, Attempt: 2, Cents: 90_00})
+	if err != nil || p.State != topup.PaymentDeclined {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	w.clock.Advance(2 * time.Minute)
+	w.turn()
+	if got := w.autos(); len(got) != 1 || got[0].State != topup.Succeeded || w.books().available != usd(100) {
+		t.Errorf("%+v, balance %s", got, w.books().available)
+	}
+	w.sound()
+}
+
+// What is charged after the turn of the month counts for the month in which the money was taken.
+func TestAChargeCountsForTheMonthInWhichItIsMade(t *testing.T) {
+	w := newWorld(t)
+	zone, err := time.LoadLocation("Europe/Berlin")
+	w.must(err)
+	now := w.clock.Now().In(zone)
+	turn := time.Date(now.Year(), now.Month()+2, 1, 0, 0, 0, 0, zone)
+	w.clock.Advance(turn.Add(-3 * time.Hour).Sub(now))
+	w.declined(20, 100, 120)
+	w.clock.Advance(6 * time.Hour)
+	w.turn()
+	if s, err := w.topups.Standing(t.Context(), w.owner, w.org); err != nil || s.Auto.ThisMonth != usd(90) {
+		t.Errorf("%+v, %v", s.Auto, err)
+	}
+	w.spend(95)
+	w.turn()
+	if list := w.autos(); len(list) != 2 || list[0].Amount != usd(30) {
+		t.Errorf("%+v", list)
+	}
+	w.sound()
+}
+
+// Who lowers the month's maximum while a charge waits for its retry is not charged more than that.
+func TestARetryKeepsWithinALoweredMaximum(t *testing.T) {
+	w := newWorld(t)
+	w.declined(20, 100, 500)
+	w.must(w.topups.SetAuto(t.Context(), w.owner, topup.AutoInput{Org: w.org, Below: usd(20), To: usd(50), MonthlyMax: usd(40), Agreed: true}))
+	w.clock.Advance(6 * time.Hour)
+	w.turn()
+	w.turn()
+	if list := w.autos(); len(list) != 2 || list[1].State != topup.Expired || list[0].Amount != usd(40) || w.taken() != 1 {
+		t.Errorf("%+v, charged %d times", list, w.taken())
+	}
+	w.sound()
+}
+
+func TestASuspendedOrganizationIsNotChargedAgain(t *testing.T) {
+	w := newWorld(t)
+	w.declined(20, 100, 500)
+	w.exec("update orgs set suspended_at = now() where org_id = $1", w.org)
+	w.clock.Advance(6 * time.Hour)
+	w.turn()
+	w.turn()
+	if list := w.autos(); len(list) != 1 || list[0].State != topup.Expired || w.taken() != 0 {
+		t.Errorf("%+v, charged %d times", list, w.taken())
+	}
+}
+
+// Organizations that are low but charge nothing hold nobody up.
+func TestEveryOrganizationHasItsTurn(t *testing.T) {
+	w := newWorld(t)
+	const others = 250
+	w.exec(`insert into orgs (org_id, name, time_zone) select ('00000000-0000-0000-0000-' || lpad(i::text, 12, '0'))::uuid, 'Full', 'UTC' from generate_series(1, $1::int) i`, others)
+	w.exec(`insert into payment_customers (org_id, customer_id, method_id, created_at, updated_at) select org_id, org_id::text, org_id::text, now(), now() from orgs where name = 'Full'`)
+	w.exec(`insert into auto_recharges (org_id, enabled, below_nano, to_nano, monthly_max_nano, consent, consented_by, consented_at, updated_at)
+		select org_id, true, 10, 20, 1, '', '', now(), now() from orgs where name = 'Full'`)
+	w.allow(stripefake.CardGood, 20, 100, 500)
+	w.turn()
+	if list := w.autos(); len(list) != 1 || list[0].State != topup.Succeeded {
+		t.Errorf("%+v", list)
+	}
+}
