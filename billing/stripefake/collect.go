@@ -53,10 +53,14 @@ func (s *Server) finalizeInvoice(c *call) *reply {
 }
 
 func (s *Server) finalize(x *invoice) {
-	s.mem.Number++
-	number, url := fmt.Sprintf("TEST-%04d", s.mem.Number), s.cfg.PageURL+"/invoice/"+x.ID
+	if x.Number == nil {
+		s.mem.Number++
+		number := fmt.Sprintf("TEST-%04d", s.mem.Number)
+		x.Number = &number
+	}
+	url := s.cfg.PageURL + "/invoice/" + x.ID
 	pdf := url + "/pdf"
-	x.Status, x.Number, x.Page, x.PDF, x.Problem, x.When.Finalized = "open", &number, &url, &pdf, nil, s.stamp()
+	x.Status, x.Page, x.PDF, x.Problem, x.When.Finalized = "open", &url, &pdf, nil, s.stamp()
 	if x.Collection == "send_invoice" {
 		due := unix(s.now().Add(time.Duration(x.Days) * 24 * time.Hour))
 		x.DueDate = &due

@@ -88,6 +88,10 @@ func (s *Server) createInvoice(c *call) *reply {
 	p := c.params
 	x := &invoice{ID: newID("in"), Object: "invoice", Status: "draft", Customer: p.Get("customer"), Currency: "usd", Collection: "charge_automatically", AutoAdvance: p.Get("auto_advance") == "true",
 		Metadata: c.metadata(""), Description: p.Get("description"), Footer: p.Get("footer"), Created: unix(s.now()), Lines: []*invoiceLine{}, Days: c.number("days_until_due")}
+	if p.Has("number") {
+		number := p.Get("number")
+		x.Number = &number
+	}
 	if p.Has("collection_method") {
 		x.Collection = p.Get("collection_method")
 	}
@@ -96,6 +100,8 @@ func (s *Server) createInvoice(c *call) *reply {
 		return missing("customer", x.Customer)
 	case p.Has("currency") && p.Get("currency") != x.Currency:
 		return invalid("currency", "This fake knows invoices in usd.")
+	case x.Number != nil && slices.ContainsFunc(s.mem.Invoices, func(y *invoice) bool { return text(y.Number) == text(x.Number) }):
+		return invalid("number", "An invoice with this number exists already.")
 	case x.Collection == "send_invoice" && x.Days <= 0:
 		return invalid("days_until_due", "If invoice collection method is 'send_invoice', you must set either 'due_date' or 'days_until_due'.")
 	case x.Collection == "charge_automatically" && p.Has("days_until_due"):
