@@ -42,6 +42,9 @@ func (s *Service) Recharge(ctx context.Context) error {
 			return errors.Join(append(errs, fmt.Errorf("topup: who runs low: %w", err))...)
 		}
 		for _, org := range orgs {
+			if ctx.Err() != nil {
+				return errors.Join(append(errs, ctx.Err())...)
+			}
 			errs = append(errs, s.system(ctx, func(tx pgx.Tx, _ *q.Queries) error { return s.recharge(ctx, tx, org) }))
 			s.recharged = org
 		}

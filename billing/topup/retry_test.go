@@ -148,3 +148,72 @@ func TestEveryOrganizationHasItsTurn(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 }
+
+// While an outcome is unknown, nothing that the customer changes leads to another charge, and what was charged is credited.
+func TestAnUnknownOutcomeOutlastsChanges(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"another card": func(w *world) { w.giveCard(stripefake.CardMastercard) },
+		"turned off":   func(w *world) { w.must(w.topups.StopAuto(context.Background(), w.owner, w.org)) },
+		"suspended":    func(w *world) { w.exec("update orgs set suspended_at = now() where org_id = $1", w.org) },
+		"card removed": func(w *world) { w.must(w.topups.RemoveCard(context.Background(), w.owner, w.org)) },
+		"looked at": func(w *world) {
+			for _, x := range w.autos() {
+				_, err := w.topups.Look(context.Background(), w.owner, w.org, x.ID)
+				w.must(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.allow(stripefake.CardGood, 20, 100, 500)
+			w.fake.Fail(stripefake.Fault{Path: "/v1/payment_intents", Times: 1, Status: http.StatusInternalServerError, Delay: 3 * time.Minute})
+			if err := w.topups.Turn(t.Context()); err == nil {
+				t.Fatal("the failure is not told")
+			}
+			if name == "card removed" { // the charge that hangs was made with it, and is through before that
+				w.clock.Advance(3 * time.Minute)
+			}
+			change(w)
+			for range 30 {
+				w.clock.Advance(time.Minute)
+				_ = w.topups.Turn(t.Context())
+			}
+			if list := w.autos(); len(list) != 1 || list[0].State != topup.Succeeded || w.charges() != 1 || w.books().available != usd(100) {
+				t.Errorf("%+v, %d charges, balance %s", list, w.charges(), w.books().available)
+			}
+			w.sound()
+		})
+	}
+}
+
+// Who turns auto-recharge off while it is unknown whether a charge was made, and it was not, is not charged.
+func TestNothingIsAskedForAgainOnceItIsTurnedOff(t *testing.T) {
+	w := newWorld(t)
+	w.allow(stripefake.CardGood, 20, 100, 500)
+	w.fake.Fail(stripefake.Fault{Path: "/v1/payment_intents", Times: 1, Status: http.StatusInternalServerError})
+	if err := w.topups.Turn(t.Context()); err == nil {
+		t.Fatal("the failure is not told")
+	}
+	w.must(w.topups.StopAuto(t.Context(), w.owner, w.org))
+	for range 30 {
+		w.clock.Advance(time.Minute)
+		w.turn()
+	}
+	if list := w.autos(); len(list) != 1 || list[0].State != topup.Expired || w.charges() != 0 {
+		t.Errorf("%+v, %d charges", list, w.charges())
+	}
+}
+
+// A retry brings the balance to no more than what the customer says now.
+func TestARetryKeepsToALoweredTarget(t *testing.T) {
+	w := newWorld(t)
+	w.declined(20, 100, 500)
+	w.must(w.topups.SetAuto(t.Context(), w.owner, topup.AutoInput{Org: w.org, Below: usd(20), To: usd(50), MonthlyMax: usd(500), Agreed: true}))
+	w.clock.Advance(6 * time.Hour)
+	w.turn()
+	w.turn()
+	if list := w.autos(); len(list) != 2 || list[1].State != topup.Expired || list[0].Amount != usd(40) || w.books().available != usd(50) {
+		t.Errorf("%+v, balance %s", list, w.books().available)
+	}
+	w.sound()
+}
