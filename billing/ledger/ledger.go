@@ -1,6 +1,6 @@
 // Package ledger is the double-entry book of every organization: where each nano-dollar came from and went.
 //
-// It owns ledger_txns, ledger_entries, ledger_lot_moves, ledger_keys and the projections ledger_balances and ledger_lots. It does not own what a charge is
+// It owns ledger_txns, ledger_entries, ledger_lot_moves, ledger_keys and the projections ledger_balances, ledger_days and ledger_lots. It does not own what a charge is
 // (billing/rate), what may be spent (billing/credit) or what a page shows. Idempotency belongs to the caller: it names its
 // business key, or has events that are unique themselves.
 //

@@ -195,11 +195,12 @@ func Lots(ctx context.Context, tx q.DBTX, org ids.ID) ([]*OpenLot, error) {
 	return lots[org], err
 }
 
-// Rebuild drops the projections, balances and lots, and makes them anew from the entries and the moves of lots. Postings
+// Rebuild drops the projections, balances, sums of days and lots, and makes them anew from the entries and the moves of lots. Postings
 // wait meanwhile. tx is a transaction of the system.
 func Rebuild(ctx context.Context, tx q.DBTX) error {
 	queries := q.New(tx)
-	for _, step := range []func(context.Context) error{queries.LockProjections, queries.DropBalances, queries.RebuildBalances, queries.DropLots, queries.RebuildLots} {
+	for _, step := range []func(context.Context) error{queries.LockProjections, queries.DropBalances, queries.RebuildBalances,
+		queries.DropDays, queries.RebuildDays, queries.DropLots, queries.RebuildLots} {
 		if err := step(ctx); err != nil {
 			return fmt.Errorf("ledger: rebuild: %w", err)
 		}

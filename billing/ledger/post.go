@@ -113,7 +113,7 @@ type orgAccount struct {
 
 func newBatch(txns []Txn) (*batch, error) {
 	b := &batch{}
-	moved := make(map[orgAccount]money.Nano)
+	moved, byDay := make(map[orgAccount]money.Nano), make(map[dayAccount]money.Nano)
 	for _, t := range txns {
 		if t.Key != "" {
 			return nil, fmt.Errorf("ledger: a key is for Post, not for a batch")
@@ -133,8 +133,10 @@ func newBatch(txns []Txn) (*batch, error) {
 				return nil, fmt.Errorf("ledger: account %s of %s overflows", account, t.Org)
 			}
 			moved[key] = sum
+			byDay[t.dayAccount(account)] += amount // of one account's movements here, so it does not overflow either
 		}
 	}
+	b.addDays(byDay)
 	for _, key := range slices.SortedFunc(maps.Keys(moved), compareOrgAccount) {
 		b.balances.Orgs = append(b.balances.Orgs, key.org)
 		b.balances.Accounts = append(b.balances.Accounts, string(key.account))
@@ -170,6 +172,34 @@ func (b *batch) add(t Txn, sums map[Account]money.Nano) {
 		if account == PrepaidPaid || account == PrepaidPromo {
 			b.prepaid = append(b.prepaid, prepaidMove{txn: t, day: day, account: account, amount: -sums[account]})
 		}
+	}
+}
+
+// dayAccount is the key of a day's sum.
+type dayAccount struct {
+	orgAccount
+	day, month int64 // unix seconds
+	kind       Kind
+}
+
+func (t *Txn) dayAccount(account Account) dayAccount {
+	day := ids.Day(t.ID)
+	month := t.Month
+	if month.IsZero() {
+		month = MonthOf(day)
+	}
+	return dayAccount{orgAccount{t.Org, account}, day.Unix(), month.Unix(), t.Kind}
+}
+
+func (b *batch) addDays(sums map[dayAccount]money.Nano) {
+	order := func(a, b dayAccount) int {
+		return cmp.Or(compareIDs(a.org, b.org), cmp.Compare(a.day, b.day), cmp.Compare(a.kind, b.kind), cmp.Compare(a.month, b.month), cmp.Compare(a.account, b.account))
+	}
+	p := &b.balances
+	for _, key := range slices.SortedFunc(maps.Keys(sums), order) {
+		p.DayOrgs, p.Days, p.Kinds = append(p.DayOrgs, key.org), append(p.Days, time.Unix(key.day, 0).UTC()), append(p.Kinds, string(key.kind))
+		p.Months, p.DayAccounts = append(p.Months, time.Unix(key.month, 0).UTC()), append(p.DayAccounts, string(key.account))
+		p.DayAmounts = append(p.DayAmounts, int64(sums[key]))
 	}
 }
 

@@ -65,7 +65,11 @@ func Statement(ctx context.Context, tx q.DBTX, org ids.ID, from, to time.Time) (
 
 // balancesAt goes back from today's balances to those of an earlier moment.
 func balancesAt(ctx context.Context, tx q.DBTX, org ids.ID, at time.Time, today map[Account]money.Nano) (map[Account]money.Nano, error) {
-	rows, err := q.New(tx).LedgerSumsSince(ctx, q.LedgerSumsSinceParams{OrgID: org, FromDay: day(at), FromID: firstID(at)})
+	p := q.LedgerSumsSinceParams{OrgID: org, OwnDay: day(at), FromID: firstID(at), FromDay: day(at).AddDate(0, 0, 1)}
+	if wholeDays(at) {
+		p.OwnDay, p.FromDay = time.Time{}, p.OwnDay
+	}
+	rows, err := q.New(tx).LedgerSumsSince(ctx, p)
 	if err != nil {
 		return nil, fmt.Errorf("ledger: sums since: %w", err)
 	}
@@ -77,7 +81,43 @@ func balancesAt(ctx context.Context, tx q.DBTX, org ids.ID, at time.Time, today 
 	return then, nil
 }
 
+// wholeDays reports whether UTC days begin at these moments: their sums are kept.
+func wholeDays(moments ...time.Time) bool {
+	for _, at := range moments {
+		if !at.Equal(day(at)) {
+			return false
+		}
+	}
+	return true
+}
+
+// usageDays makes a line of each day's usage.
 func usageDays(ctx context.Context, tx q.DBTX, org ids.ID, from, to time.Time) ([]Line, error) {
+	if from.Location() != time.UTC || !wholeDays(from, to) {
+		return usageSpans(ctx, tx, org, from, to)
+	}
+	rows, err := q.New(tx).StatementUsageDays(ctx, q.StatementUsageDaysParams{OrgID: org, FromDay: from, ToDay: to})
+	if err != nil {
+		return nil, fmt.Errorf("ledger: statement of usage: %w", err)
+	}
+	var lines []Line
+	for _, r := range rows {
+		lines = addUsage(lines, r.Day, Entry{Account(r.Account), money.Nano(r.AmountNano)})
+	}
+	return lines, nil
+}
+
+// addUsage adds an entry to the line of the usage that begins at a moment.
+func addUsage(lines []Line, at time.Time, e Entry) []Line {
+	if n := len(lines); n == 0 || !lines[n-1].At.Equal(at) {
+		lines = append(lines, Line{At: at, Kind: Usage})
+	}
+	line := &lines[len(lines)-1]
+	line.Entries = append(line.Entries, e)
+	return lines
+}
+
+func usageSpans(ctx context.Context, tx q.DBTX, org ids.ID, from, to time.Time) ([]Line, error) {
 	p := q.StatementUsageParams{OrgID: org, FromDay: day(from), ToDay: day(to)}
 	var starts []time.Time
 	for at := from; at.Before(to); {
@@ -97,12 +137,7 @@ func usageDays(ctx context.Context, tx q.DBTX, org ids.ID, from, to time.Time) (
 	}
 	var lines []Line
 	for _, r := range rows {
-		at := starts[r.Number].In(from.Location())
-		if n := len(lines); n == 0 || !lines[n-1].At.Equal(at) {
-			lines = append(lines, Line{At: at, Kind: Usage})
-		}
-		line := &lines[len(lines)-1]
-		line.Entries = append(line.Entries, Entry{Account(r.Account), money.Nano(r.AmountNano)})
+		lines = addUsage(lines, starts[r.Number].In(from.Location()), Entry{Account(r.Account), money.Nano(r.AmountNano)})
 	}
 	return lines, nil
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"millrace/db/q"
 	"millrace/internal/ids"
@@ -17,6 +18,15 @@ type Report struct {
 	Unbalanced []UnbalancedTxn
 	Drifted    []DriftedBalance
 	Lots       []DriftedLot
+	Days       []DriftedDay
+}
+
+// DriftedDay is an account's sum of a day that is not the sum of its entries.
+type DriftedDay struct {
+	Org             ids.ID
+	Day             time.Time
+	Account         Account
+	Expected, Found string
 }
 
 // DriftedLot is a lot that is not the sum of its moves (named by its id), or an account whose lots are not its credit
@@ -43,7 +53,7 @@ type DriftedBalance struct {
 
 // Sound reports whether nothing was found.
 func (r *Report) Sound() bool {
-	return r.Total == "0" && len(r.Unbalanced) == 0 && len(r.Drifted) == 0 && len(r.Lots) == 0
+	return r.Total == "0" && len(r.Unbalanced) == 0 && len(r.Drifted) == 0 && len(r.Lots) == 0 && len(r.Days) == 0
 }
 
 // Verify reads the whole book. Call it in a db snapshot of the system.
@@ -65,7 +75,14 @@ func Verify(ctx context.Context, tx q.DBTX) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ledger: drifted lots: %w", err)
 	}
+	days, err := queries.DriftedDays(ctx, maxFindings)
+	if err != nil {
+		return nil, fmt.Errorf("ledger: drifted days: %w", err)
+	}
 	r := &Report{Total: total}
+	for _, d := range days {
+		r.Days = append(r.Days, DriftedDay{Org: d.OrgID, Day: d.Day, Account: Account(d.Account), Expected: d.Expected, Found: d.Found})
+	}
 	for _, l := range lots {
 		r.Lots = append(r.Lots, DriftedLot{Org: l.OrgID, What: l.What, Expected: l.Expected, Found: l.Found})
 	}

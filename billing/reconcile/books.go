@@ -59,6 +59,7 @@ func books(ctx context.Context, tx pgx.Tx, r *Report) error {
 	r.same(Ledger, "all entries sum to zero", Nano, 0, total, max(total, -total))
 	r.same(Ledger, "transactions that do not balance", Count, 0, int64(len(book.Unbalanced)), int64(len(book.Unbalanced)))
 	r.same(Ledger, "balances that are not their entries", Count, 0, int64(len(book.Drifted)), int64(len(book.Drifted)))
+	r.same(Ledger, "sums of days that are not their entries", Count, 0, int64(len(book.Days)), int64(len(book.Days)))
 	r.same(Ledger, "lots that are not their moves, or not the credit they make up", Count, 0, int64(len(book.Lots)), int64(len(book.Lots)))
 	return payments(ctx, queries, r)
 }

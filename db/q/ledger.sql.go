@@ -13,23 +13,45 @@ import (
 )
 
 const addToLedgerBalances = `-- name: AddToLedgerBalances :exec
-INSERT INTO ledger_balances (org_id, account, amount_nano)
-SELECT a.org_id, a.account, a.amount_nano
-FROM (SELECT unnest($1::uuid[]) AS org_id, unnest($2::text[]) AS account,
-             unnest($3::bigint[]) AS amount_nano) a
-ORDER BY a.org_id, a.account
-ON CONFLICT (org_id, account) DO UPDATE SET amount_nano = ledger_balances.amount_nano + excluded.amount_nano
+WITH balances AS (
+  INSERT INTO ledger_balances (org_id, account, amount_nano)
+  SELECT a.org_id, a.account, a.amount_nano
+  FROM (SELECT unnest($7::uuid[]) AS org_id, unnest($8::text[]) AS account,
+               unnest($9::bigint[]) AS amount_nano) a
+  ORDER BY a.org_id, a.account
+  ON CONFLICT (org_id, account) DO UPDATE SET amount_nano = ledger_balances.amount_nano + excluded.amount_nano
+)
+INSERT INTO ledger_days (org_id, day, kind, usage_month, account, amount_nano)
+SELECT unnest($1::uuid[]), unnest($2::date[]), unnest($3::text[]), unnest($4::date[]),
+       unnest($5::text[]), unnest($6::bigint[])
+ON CONFLICT (org_id, day, kind, usage_month, account) DO UPDATE SET amount_nano = ledger_days.amount_nano + excluded.amount_nano
 `
 
 type AddToLedgerBalancesParams struct {
-	Orgs     []ids.ID
-	Accounts []string
-	Amounts  []int64
+	DayOrgs     []ids.ID
+	Days        []time.Time
+	Kinds       []string
+	Months      []time.Time
+	DayAccounts []string
+	DayAmounts  []int64
+	Orgs        []ids.ID
+	Accounts    []string
+	Amounts     []int64
 }
 
-// The arrays come sorted by (org, account), one element each.
+// The arrays come sorted, by (org, account) and by (org, day, kind, month, account), one element each.
 func (q *Queries) AddToLedgerBalances(ctx context.Context, arg AddToLedgerBalancesParams) error {
-	_, err := q.db.Exec(ctx, addToLedgerBalances, arg.Orgs, arg.Accounts, arg.Amounts)
+	_, err := q.db.Exec(ctx, addToLedgerBalances,
+		arg.DayOrgs,
+		arg.Days,
+		arg.Kinds,
+		arg.Months,
+		arg.DayAccounts,
+		arg.DayAmounts,
+		arg.Orgs,
+		arg.Accounts,
+		arg.Amounts,
+	)
 	return err
 }
 
@@ -69,6 +91,54 @@ func (q *Queries) ClaimLedgerKey(ctx context.Context, arg ClaimLedgerKeyParams) 
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const driftedDays = `-- name: DriftedDays :many
+WITH sums AS (
+  SELECT t.org_id, t.day, t.kind, coalesce(t.usage_month, date_trunc('month', t.day)::date) AS usage_month, e.account, sum(e.amount_nano) AS amount
+  FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
+  GROUP BY 1, 2, 3, 4, 5)
+SELECT coalesce(s.org_id, d.org_id)::uuid AS org_id, coalesce(s.day, d.day)::date AS day, coalesce(s.account, d.account)::text AS account,
+       coalesce(s.amount, 0)::text AS expected, coalesce(d.amount_nano, 0)::text AS found
+FROM sums s FULL JOIN ledger_days d
+  ON d.org_id = s.org_id AND d.day = s.day AND d.kind = s.kind AND d.usage_month = s.usage_month AND d.account = s.account
+WHERE coalesce(s.amount, 0) <> coalesce(d.amount_nano, 0)
+ORDER BY 1, 2, 3 LIMIT $1
+`
+
+type DriftedDaysRow struct {
+	OrgID    ids.ID
+	Day      time.Time
+	Account  string
+	Expected string
+	Found    string
+}
+
+// Days that are not the sum of their entries.
+func (q *Queries) DriftedDays(ctx context.Context, maxRows int32) ([]DriftedDaysRow, error) {
+	rows, err := q.db.Query(ctx, driftedDays, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DriftedDaysRow
+	for rows.Next() {
+		var i DriftedDaysRow
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.Day,
+			&i.Account,
+			&i.Expected,
+			&i.Found,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const driftedLedgerBalances = `-- name: DriftedLedgerBalances :many
@@ -166,6 +236,15 @@ DELETE FROM ledger_balances
 
 func (q *Queries) DropBalances(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, dropBalances)
+	return err
+}
+
+const dropDays = `-- name: DropDays :exec
+DELETE FROM ledger_days
+`
+
+func (q *Queries) DropDays(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, dropDays)
 	return err
 }
 
@@ -321,15 +400,20 @@ func (q *Queries) LedgerKeyTxn(ctx context.Context, arg LedgerKeyTxnParams) (ids
 }
 
 const ledgerSumsSince = `-- name: LedgerSumsSince :many
-SELECT account, sum(amount_nano)::bigint AS amount_nano FROM ledger_entries
-WHERE org_id = $1 AND day >= $2::date AND txn_id >= $3
-GROUP BY account ORDER BY account
+SELECT s.account, sum(s.amount_nano)::bigint AS amount_nano
+FROM (SELECT e.account, e.amount_nano FROM ledger_entries e
+       WHERE e.org_id = $1 AND e.day = $2::date AND e.txn_id >= $3
+      UNION ALL
+      SELECT d.account, d.amount_nano FROM ledger_days d
+       WHERE d.org_id = $1 AND d.day >= $4::date) s
+GROUP BY s.account ORDER BY s.account
 `
 
 type LedgerSumsSinceParams struct {
 	OrgID   ids.ID
-	FromDay time.Time
+	OwnDay  time.Time
 	FromID  ids.ID
+	FromDay time.Time
 }
 
 type LedgerSumsSinceRow struct {
@@ -337,9 +421,15 @@ type LedgerSumsSinceRow struct {
 	AmountNano int64
 }
 
-// What an organization's entries from a moment on add up to. A UUIDv7 tells its time, and its day is the partition.
+// What an organization's entries from a moment on add up to: the moment's own day by its entries (a UUIDv7 tells its time, and
+// its day is the partition), later ones by their sums.
 func (q *Queries) LedgerSumsSince(ctx context.Context, arg LedgerSumsSinceParams) ([]LedgerSumsSinceRow, error) {
-	rows, err := q.db.Query(ctx, ledgerSumsSince, arg.OrgID, arg.FromDay, arg.FromID)
+	rows, err := q.db.Query(ctx, ledgerSumsSince,
+		arg.OrgID,
+		arg.OwnDay,
+		arg.FromID,
+		arg.FromDay,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -435,7 +525,7 @@ func (q *Queries) LockLedgerBalances(ctx context.Context, orgs []ids.ID) ([]Ledg
 }
 
 const lockProjections = `-- name: LockProjections :exec
-LOCK TABLE ledger_balances, ledger_lots IN EXCLUSIVE MODE
+LOCK TABLE ledger_balances, ledger_days, ledger_lots IN EXCLUSIVE MODE
 `
 
 // Every posting locks rows of balances, or inserts them, first.
@@ -572,6 +662,18 @@ func (q *Queries) RebuildBalances(ctx context.Context) error {
 	return err
 }
 
+const rebuildDays = `-- name: RebuildDays :exec
+INSERT INTO ledger_days (org_id, day, kind, usage_month, account, amount_nano)
+SELECT t.org_id, t.day, t.kind, coalesce(t.usage_month, date_trunc('month', t.day)::date), e.account, sum(e.amount_nano)
+FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
+GROUP BY 1, 2, 3, 4, 5
+`
+
+func (q *Queries) RebuildDays(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, rebuildDays)
+	return err
+}
+
 const rebuildLots = `-- name: RebuildLots :exec
 INSERT INTO ledger_lots (org_id, lot_id, account, priority, expires_at, remaining_nano)
 SELECT org_id, lot_id, account, max(priority), max(expires_at), sum(amount_nano)
@@ -682,6 +784,45 @@ func (q *Queries) StatementUsage(ctx context.Context, arg StatementUsageParams) 
 	for rows.Next() {
 		var i StatementUsageRow
 		if err := rows.Scan(&i.Number, &i.Account, &i.AmountNano); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const statementUsageDays = `-- name: StatementUsageDays :many
+SELECT day, account, sum(amount_nano)::bigint AS amount_nano FROM ledger_days
+WHERE org_id = $1 AND kind = 'usage' AND day >= $2::date AND day < $3::date
+GROUP BY 1, 2 ORDER BY 1, 2
+`
+
+type StatementUsageDaysParams struct {
+	OrgID   ids.ID
+	FromDay time.Time
+	ToDay   time.Time
+}
+
+type StatementUsageDaysRow struct {
+	Day        time.Time
+	Account    string
+	AmountNano int64
+}
+
+// The same of whole UTC days.
+func (q *Queries) StatementUsageDays(ctx context.Context, arg StatementUsageDaysParams) ([]StatementUsageDaysRow, error) {
+	rows, err := q.db.Query(ctx, statementUsageDays, arg.OrgID, arg.FromDay, arg.ToDay)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []StatementUsageDaysRow
+	for rows.Next() {
+		var i StatementUsageDaysRow
+		if err := rows.Scan(&i.Day, &i.Account, &i.AmountNano); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

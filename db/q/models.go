@@ -388,6 +388,15 @@ type LedgerBalance struct {
 	AmountNano int64
 }
 
+type LedgerDay struct {
+	OrgID      ids.ID
+	Day        time.Time
+	Kind       string
+	UsageMonth time.Time
+	Account    string
+	AmountNano int64
+}
+
 type LedgerEntry struct {
 	OrgID      ids.ID
 	Day        time.Time

@@ -28,22 +28,33 @@ SELECT unnest(sqlc.arg(orgs)::uuid[]), unnest(sqlc.arg(days)::date[]), unnest(sq
        unnest(sqlc.arg(accounts)::text[]), unnest(sqlc.arg(amounts)::bigint[]);
 
 -- name: AddToLedgerBalances :exec
--- The arrays come sorted by (org, account), one element each.
-INSERT INTO ledger_balances (org_id, account, amount_nano)
-SELECT a.org_id, a.account, a.amount_nano
-FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(accounts)::text[]) AS account,
-             unnest(sqlc.arg(amounts)::bigint[]) AS amount_nano) a
-ORDER BY a.org_id, a.account
-ON CONFLICT (org_id, account) DO UPDATE SET amount_nano = ledger_balances.amount_nano + excluded.amount_nano;
+-- The arrays come sorted, by (org, account) and by (org, day, kind, month, account), one element each.
+WITH balances AS (
+  INSERT INTO ledger_balances (org_id, account, amount_nano)
+  SELECT a.org_id, a.account, a.amount_nano
+  FROM (SELECT unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(accounts)::text[]) AS account,
+               unnest(sqlc.arg(amounts)::bigint[]) AS amount_nano) a
+  ORDER BY a.org_id, a.account
+  ON CONFLICT (org_id, account) DO UPDATE SET amount_nano = ledger_balances.amount_nano + excluded.amount_nano
+)
+INSERT INTO ledger_days (org_id, day, kind, usage_month, account, amount_nano)
+SELECT unnest(sqlc.arg(day_orgs)::uuid[]), unnest(sqlc.arg(days)::date[]), unnest(sqlc.arg(kinds)::text[]), unnest(sqlc.arg(months)::date[]),
+       unnest(sqlc.arg(day_accounts)::text[]), unnest(sqlc.arg(day_amounts)::bigint[])
+ON CONFLICT (org_id, day, kind, usage_month, account) DO UPDATE SET amount_nano = ledger_days.amount_nano + excluded.amount_nano;
 
 -- name: LedgerBalances :many
 SELECT account, amount_nano FROM ledger_balances WHERE org_id = $1 ORDER BY account;
 
 -- name: LedgerSumsSince :many
--- What an organization's entries from a moment on add up to. A UUIDv7 tells its time, and its day is the partition.
-SELECT account, sum(amount_nano)::bigint AS amount_nano FROM ledger_entries
-WHERE org_id = sqlc.arg(org_id) AND day >= sqlc.arg(from_day)::date AND txn_id >= sqlc.arg(from_id)
-GROUP BY account ORDER BY account;
+-- What an organization's entries from a moment on add up to: the moment's own day by its entries (a UUIDv7 tells its time, and
+-- its day is the partition), later ones by their sums.
+SELECT s.account, sum(s.amount_nano)::bigint AS amount_nano
+FROM (SELECT e.account, e.amount_nano FROM ledger_entries e
+       WHERE e.org_id = sqlc.arg(org_id) AND e.day = sqlc.arg(own_day)::date AND e.txn_id >= sqlc.arg(from_id)
+      UNION ALL
+      SELECT d.account, d.amount_nano FROM ledger_days d
+       WHERE d.org_id = sqlc.arg(org_id) AND d.day >= sqlc.arg(from_day)::date) s
+GROUP BY s.account ORDER BY s.account;
 
 -- name: StatementUsage :many
 -- Usage per span of time (the days of the customer's zone): a batch of events is not a line that anyone could read.
@@ -53,6 +64,12 @@ FROM (SELECT unnest(sqlc.arg(numbers)::int[]) AS number, unnest(sqlc.arg(from_id
 JOIN ledger_txns t ON t.id >= s.from_id AND t.id < s.to_id
 JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
 WHERE t.org_id = sqlc.arg(org_id) AND t.kind = 'usage' AND t.day BETWEEN sqlc.arg(from_day)::date AND sqlc.arg(to_day)::date
+GROUP BY 1, 2 ORDER BY 1, 2;
+
+-- name: StatementUsageDays :many
+-- The same of whole UTC days.
+SELECT day, account, sum(amount_nano)::bigint AS amount_nano FROM ledger_days
+WHERE org_id = sqlc.arg(org_id) AND kind = 'usage' AND day >= sqlc.arg(from_day)::date AND day < sqlc.arg(to_day)::date
 GROUP BY 1, 2 ORDER BY 1, 2;
 
 -- name: StatementTxns :many
@@ -106,7 +123,7 @@ WHERE l.org_id = k.org_id AND l.lot_id = k.lot_id;
 
 -- name: LockProjections :exec
 -- Every posting locks rows of balances, or inserts them, first.
-LOCK TABLE ledger_balances, ledger_lots IN EXCLUSIVE MODE;
+LOCK TABLE ledger_balances, ledger_days, ledger_lots IN EXCLUSIVE MODE;
 
 -- name: DropBalances :exec
 DELETE FROM ledger_balances;
@@ -114,6 +131,28 @@ DELETE FROM ledger_balances;
 -- name: RebuildBalances :exec
 INSERT INTO ledger_balances (org_id, account, amount_nano)
 SELECT org_id, account, sum(amount_nano) FROM ledger_entries GROUP BY org_id, account;
+
+-- name: DropDays :exec
+DELETE FROM ledger_days;
+
+-- name: RebuildDays :exec
+INSERT INTO ledger_days (org_id, day, kind, usage_month, account, amount_nano)
+SELECT t.org_id, t.day, t.kind, coalesce(t.usage_month, date_trunc('month', t.day)::date), e.account, sum(e.amount_nano)
+FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
+GROUP BY 1, 2, 3, 4, 5;
+
+-- name: DriftedDays :many
+-- Days that are not the sum of their entries.
+WITH sums AS (
+  SELECT t.org_id, t.day, t.kind, coalesce(t.usage_month, date_trunc('month', t.day)::date) AS usage_month, e.account, sum(e.amount_nano) AS amount
+  FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
+  GROUP BY 1, 2, 3, 4, 5)
+SELECT coalesce(s.org_id, d.org_id)::uuid AS org_id, coalesce(s.day, d.day)::date AS day, coalesce(s.account, d.account)::text AS account,
+       coalesce(s.amount, 0)::text AS expected, coalesce(d.amount_nano, 0)::text AS found
+FROM sums s FULL JOIN ledger_days d
+  ON d.org_id = s.org_id AND d.day = s.day AND d.kind = s.kind AND d.usage_month = s.usage_month AND d.account = s.account
+WHERE coalesce(s.amount, 0) <> coalesce(d.amount_nano, 0)
+ORDER BY 1, 2, 3 LIMIT sqlc.arg(max_rows);
 
 -- name: DropLots :exec
 DELETE FROM ledger_lots;
