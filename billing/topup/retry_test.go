@@ -110,16 +110,22 @@ func TestAChargeCountsForTheMonthInWhichItIsMade(t *testing.T) {
 
 // Who lowers the month's maximum while a charge waits for its retry is not charged more than that.
 func TestARetryKeepsWithinALoweredMaximum(t *testing.T) {
-	w := newWorld(t)
-	w.declined(20, 100, 500)
-	w.must(w.topups.SetAuto(t.Context(), w.owner, topup.AutoInput{Org: w.org, Below: usd(20), To: usd(50), MonthlyMax: usd(40), Agreed: true}))
-	w.clock.Advance(6 * time.Hour)
-	w.turn()
-	w.turn()
-	if list := w.autos(); len(list) != 2 || list[1].State != topup.Expired || list[0].Amount != usd(40) || w.taken() != 1 {
-		t.Errorf("%+v, charged %d times", list, w.taken())
+	for name, c := range map[string]struct{ to, most, want int64 }{
+		"the maximum alone": {100, 85, 85}, "the target too": {50, 40, 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.declined(20, 100, 500)
+			w.must(w.topups.SetAuto(t.Context(), w.owner, topup.AutoInput{Org: w.org, Below: usd(20), To: usd(c.to), MonthlyMax: usd(c.most), Agreed: true}))
+			w.clock.Advance(6 * time.Hour)
+			w.turn()
+			w.turn()
+			if list := w.autos(); len(list) != 2 || list[1].State != topup.Expired || list[0].Amount != usd(c.want) || w.taken() != 1 {
+				t.Errorf("%+v, charged %d times", list, w.taken())
+			}
+			w.sound()
+		})
 	}
-	w.sound()
 }
 
 func TestASuspendedOrganizationIsNotChargedAgain(t *testing.T) {
