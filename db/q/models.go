@@ -343,17 +343,29 @@ type InvoicePayment struct {
 }
 
 type InvoicePush struct {
-	OrgID     ids.ID
-	InvoiceID ids.ID
-	State     string
-	Ref       *string
-	Attempt   int32
-	Url       string
-	PdfUrl    string
-	Problem   string
-	NextAt    *time.Time
-	Version   int64
-	UpdatedAt time.Time
+	OrgID         ids.ID
+	InvoiceID     ids.ID
+	State         string
+	Ref           *string
+	Attempt       int32
+	Url           string
+	PdfUrl        string
+	Problem       string
+	NextAt        *time.Time
+	Version       int64
+	UpdatedAt     time.Time
+	Charge        bool
+	PaymentID     *string
+	MethodID      string
+	Asks          int32
+	FailedAt      *time.Time
+	Failures      int32
+	ReceivedCents int64
+	ClawedCents   int64
+	Clawbacks     int32
+	TakenCents    int64
+	SeenVersion   int64
+	FeeCents      int64
 }
 
 type InvoiceSeries struct {
@@ -536,15 +548,16 @@ type Outbox struct {
 }
 
 type PaymentCustomer struct {
-	OrgID      ids.ID
-	CustomerID string
-	MethodID   *string
-	CardBrand  string
-	CardLast4  string
-	CardExpiry *time.Time
-	SetupID    *string
-	CreatedAt  time.Time
-	UpdatedAt  time.Time
+	OrgID          ids.ID
+	CustomerID     string
+	MethodID       *string
+	CardBrand      string
+	CardLast4      string
+	CardExpiry     *time.Time
+	SetupID        *string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+	ChargeInvoices bool
 }
 
 type PriceContract struct {

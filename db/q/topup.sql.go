@@ -624,7 +624,7 @@ func (q *Queries) PausedRecharges(ctx context.Context, maxRows int32) ([]PausedR
 
 const paymentCustomer = `-- name: PaymentCustomer :one
 
-SELECT org_id, customer_id, method_id, card_brand, card_last4, card_expiry, setup_id, created_at, updated_at FROM payment_customers WHERE org_id = $1
+SELECT org_id, customer_id, method_id, card_brand, card_last4, card_expiry, setup_id, created_at, updated_at, charge_invoices FROM payment_customers WHERE org_id = $1
 `
 
 // Top-ups, payment methods, auto-recharge.
@@ -644,6 +644,7 @@ func (q *Queries) PaymentCustomer(ctx context.Context, orgID ids.ID) (PaymentCus
 		&i.SetupID,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ChargeInvoices,
 	)
 	return i, err
 }

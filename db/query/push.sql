@@ -1,0 +1,95 @@
+-- Invoices at the payment provider, and dunning. Lock order: invoices, invoice_pushes, then what db/query/invoice.sql says.
+
+-- name: BeginInvoicePushes :execrows
+-- Every open invoice that is worth a payment gets its row.
+INSERT INTO invoice_pushes (org_id, invoice_id, state, next_at, updated_at)
+SELECT i.org_id, i.id, 'new', sqlc.arg(now)::timestamptz, sqlc.arg(now)::timestamptz FROM invoices i
+WHERE i.state = 'open' AND i.total_cents >= sqlc.arg(least)::bigint
+  AND NOT EXISTS (SELECT FROM invoice_pushes p WHERE p.org_id = i.org_id AND p.invoice_id = i.id)
+ON CONFLICT DO NOTHING;
+
+-- name: ClaimDuePush :one
+-- Whoever takes one has it until next_at, which the claim moves ahead.
+UPDATE invoice_pushes SET next_at = sqlc.arg(until)::timestamptz
+WHERE (org_id, invoice_id) = (SELECT p.org_id, p.invoice_id FROM invoice_pushes p WHERE p.next_at <= sqlc.arg(now) ORDER BY p.next_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+RETURNING *;
+
+-- name: InvoicePush :one
+SELECT * FROM invoice_pushes WHERE org_id = $1 AND invoice_id = $2;
+
+-- name: LockInvoicePush :one
+SELECT * FROM invoice_pushes WHERE org_id = $1 AND invoice_id = $2 FOR NO KEY UPDATE;
+
+-- name: ChangeInvoicePush :exec
+UPDATE invoice_pushes SET state = $3, ref = $4, attempt = $5, url = $6, pdf_url = $7, problem = $8, next_at = $9, charge = $10, payment_id = $11, method_id = $12,
+  asks = $13, failed_at = $14, failures = $15, received_cents = $16, clawed_cents = $17, clawbacks = $18, taken_cents = $19, fee_cents = $20, seen_version = $21, updated_at = $22,
+  version = version + 1
+WHERE org_id = $1 AND invoice_id = $2;
+
+-- name: PushByRef :one
+SELECT * FROM invoice_pushes WHERE ref = $1;
+
+-- name: PushByPayment :one
+SELECT * FROM invoice_pushes WHERE payment_id = $1;
+
+-- name: PushOfInvoice :one
+SELECT * FROM invoice_pushes WHERE invoice_id = $1;
+
+-- name: InvoicePushes :many
+-- Those with a problem first: the operator's list.
+SELECT p.*, i.number, i.state AS invoice_state, o.name AS org_name FROM invoice_pushes p
+JOIN invoices i ON i.org_id = p.org_id AND i.id = p.invoice_id JOIN orgs o ON o.org_id = p.org_id
+WHERE p.problem <> '' ORDER BY p.updated_at DESC LIMIT sqlc.arg(max_rows);
+
+-- name: PushesSince :many
+SELECT p.* FROM invoice_pushes p JOIN invoices i ON i.org_id = p.org_id AND i.id = p.invoice_id
+WHERE p.ref IS NOT NULL AND i.finalized_at >= sqlc.arg(since)::timestamptz ORDER BY p.invoice_id;
+
+-- name: WakePush :exec
+UPDATE invoice_pushes SET next_at = sqlc.arg(now)::timestamptz WHERE org_id = $1 AND invoice_id = $2;
+
+-- name: WakeChangedPushes :exec
+-- Invoices that changed here since the last look: paid by hand, credited, given up.
+UPDATE invoice_pushes p SET next_at = sqlc.arg(now)::timestamptz FROM invoices i
+WHERE i.org_id = p.org_id AND i.id = p.invoice_id AND i.version <> p.seen_version AND (p.next_at IS NULL OR p.next_at > sqlc.arg(now)::timestamptz)
+  AND p.failures = 0 AND p.state <> 'stopped';
+
+-- name: LinkCreditNote :exec
+UPDATE credit_notes SET till_ref = $3 WHERE org_id = $1 AND id = $2 AND till_ref IS NULL;
+
+-- name: SetChargeInvoices :execrows
+UPDATE payment_customers SET charge_invoices = $2, updated_at = $3 WHERE org_id = $1 AND method_id IS NOT NULL;
+
+-- name: InsertInvoiceCheck :exec
+INSERT INTO invoice_checks (id, at, invoices, differences, problem) VALUES ($1, $2, $3, $4, $5);
+
+-- name: LastInvoiceCheck :one
+SELECT * FROM invoice_checks ORDER BY at DESC, id DESC LIMIT 1;
+
+-- name: DunnableInvoices :many
+-- Open invoices whose money should have come by now, and what was done about it.
+SELECT i.org_id, i.id, LEAST(i.due_at, p.failed_at)::timestamptz AS since,
+       COALESCE((SELECT max(d.step) FROM invoice_dunning d WHERE d.org_id = i.org_id AND d.invoice_id = i.id AND d.undone_at IS NULL), -1)::int AS done
+FROM invoices i LEFT JOIN invoice_pushes p ON p.org_id = i.org_id AND p.invoice_id = i.id
+WHERE i.state = 'open' AND LEAST(i.due_at, p.failed_at) <= sqlc.arg(now)::timestamptz AND i.id > sqlc.arg(after)
+ORDER BY i.id LIMIT sqlc.arg(max_rows);
+
+-- name: SettledDunning :many
+-- Steps that are in force although nothing is owed any more.
+SELECT DISTINCT d.org_id, d.invoice_id FROM invoice_dunning d JOIN invoices i ON i.org_id = d.org_id AND i.id = d.invoice_id
+WHERE d.undone_at IS NULL AND i.state IN ('paid', 'void') ORDER BY d.invoice_id LIMIT sqlc.arg(max_rows);
+
+-- name: DunningSteps :many
+SELECT * FROM invoice_dunning WHERE org_id = $1 AND invoice_id = $2 ORDER BY step;
+
+-- name: InsertDunningStep :execrows
+-- A step that was undone can be taken again: the money went back.
+INSERT INTO invoice_dunning AS d (org_id, invoice_id, step, details, done_at) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (org_id, invoice_id, step) DO UPDATE SET details = excluded.details, done_at = excluded.done_at, undone_at = NULL WHERE d.undone_at IS NOT NULL;
+
+-- name: UndoDunningSteps :exec
+UPDATE invoice_dunning SET undone_at = $3 WHERE org_id = $1 AND invoice_id = $2 AND undone_at IS NULL;
+
+-- name: OtherDunning :one
+-- The same step in force because of another invoice: what it found is what to go back to.
+SELECT * FROM invoice_dunning WHERE org_id = $1 AND step = $2 AND invoice_id <> $3 AND undone_at IS NULL AND details <> '{}' ORDER BY done_at, invoice_id LIMIT 1;
