@@ -3,8 +3,8 @@
 // It owns the columns (their names and meanings are a contract), the order of rows, the manifest and how an export that broke
 // off goes on. It computes no price: amounts are what the rater stored. It does not own who downloads by which surface.
 //
-// Words. Data set: usage (a row per request), costs (FOCUS-style rows per day for customers) or revenue (the same sums, for
-// the operator). Cursor: where a row stands in the order; an export goes on behind it. Part: one file of a folder.
+// Words. Data set: usage (a row per request), costs (FOCUS-style rows per day for customers), revenue (the same sums, for
+// the operator) or months (what billing/month says, a row per month and customer). Cursor: where a row stands in the order; an export goes on behind it. Part: one file of a folder.
 //
 // Invariants: all rows come from one snapshot of the database, a page at a time, so memory does not grow with the range; the
 // order of rows is the order of a key, so that the same range of a past that is complete gives the same bytes; a cell of
@@ -37,6 +37,7 @@ const (
 	Usage   Kind = "usage"
 	Costs   Kind = "costs"
 	Revenue Kind = "revenue"
+	Months  Kind = "months"
 )
 
 // Limits of an export.
@@ -66,8 +67,10 @@ type Query struct {
 
 func (in Query) check(now time.Time) error {
 	switch {
-	case in.Kind != Usage && in.Kind != Costs && in.Kind != Revenue:
-		return fault.New(fault.Invalid, "An export is of usage, costs or revenue.").WithParam("kind")
+	case columnsOf(in.Kind) == nil:
+		return fault.New(fault.Invalid, "An export is of usage, costs, revenue or months.").WithParam("kind")
+	case in.Kind == Months && in.Org != ids.Nil:
+		return fault.New(fault.Invalid, "Months are of all customers.").WithParam("kind")
 	case !in.From.Before(in.To):
 		return fault.New(fault.Invalid, "The range is empty: its end must come after its start.").WithParam("to")
 	case in.To.Sub(in.From) > MaxRange:
@@ -101,7 +104,7 @@ func (s *Service) Check(by tenants.Actor, in Query) error {
 	} else {
 		err = by.Require(tenants.UsageRead, in.Org)
 	}
-	if err == nil && in.Kind == Revenue {
+	if err == nil && (in.Kind == Revenue || in.Kind == Months) {
 		err = by.RequireOperator()
 	}
 	if err != nil {
@@ -138,7 +141,7 @@ func (s *Service) read(ctx context.Context, by tenants.Actor, in Query, each fun
 			return errors.New("export: the snapshot was lost") // what is written cannot be taken back
 		}
 		begun = true
-		r := &reader{q: q.New(tx), in: in, names: map[ids.ID]q.ExportNamesRow{}}
+		r := &reader{q: q.New(tx), in: in, now: s.clock.Now(), names: map[ids.ID]q.ExportNamesRow{}}
 		at, err := r.q.ExportNow(ctx)
 		if err != nil {
 			return fmt.Errorf("export: begin: %w", err)
@@ -174,12 +177,16 @@ func (s *Service) enter(org ids.ID) (leave func(), err error) {
 type reader struct {
 	q     *q.Queries
 	in    Query
+	now   time.Time
 	names map[ids.ID]q.ExportNamesRow
 }
 
 func (r *reader) all(ctx context.Context, each func(page) error) error {
-	if r.in.Kind == Usage {
+	switch r.in.Kind {
+	case Usage:
 		return r.requests(ctx, each)
+	case Months:
+		return r.months(ctx, each)
 	}
 	return r.sums(ctx, each)
 }

@@ -61,15 +61,19 @@ func newEncoder(f Format, w io.Writer, kind Kind, columns []Column) (encoder, er
 	return newCSV(w, columns)
 }
 
-// columnsOf are a data set's.
+// columnsOf are a data set's; nil = there is no such data set.
 func columnsOf(k Kind) []Column {
 	switch k {
 	case Usage:
 		return usageColumns
 	case Costs:
 		return costColumns
+	case Revenue:
+		return revenueColumns
+	case Months:
+		return monthColumns
 	}
-	return revenueColumns
+	return nil
 }
 
 type csvEncoder struct {

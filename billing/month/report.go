@@ -57,53 +57,67 @@ func (s *Service) Report(ctx context.Context, by tenants.Actor, start time.Time)
 // compute adds the ledger up.
 func compute(ctx context.Context, r *q.Queries, start, now time.Time) (Report, error) {
 	out := Report{Month: at(start, now)}
-	for after := ids.Nil; ; {
-		rows, last, err := Page(ctx, r, start, after, orgsAtOnce)
-		if err != nil {
-			return out, err
-		}
+	err := pages(ctx, r, start, ids.Nil, func(rows []Row, _ ids.ID) error {
 		for i := range rows {
 			out.Total.Add(&rows[i].Figures)
 		}
 		out.Rows = append(out.Rows, rows...)
-		if last == ids.Nil {
-			break
-		}
-		after = last
-	}
+		return nil
+	})
 	slices.SortFunc(out.Rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), bytes.Compare(a.Org[:], b.Org[:]))
 	})
-	return out, nil
+	return out, err
 }
 
-// Page gives a month of the next customers in the order of their ids, by the ledger, and where the page after it begins;
-// ids.Nil = nowhere. Call it in a snapshot of the system.
-func Page(ctx context.Context, r *q.Queries, start time.Time, after ids.ID, limit int) (out []Row, last ids.ID, err error) {
-	orgs, err := r.MonthOrgs(ctx, q.MonthOrgsParams{AfterOrg: after, MaxRows: int32(limit)})
-	if err != nil {
-		return nil, ids.Nil, fmt.Errorf("month: customers: %w", err)
+// Pages gives a month's rows to each, those of some customers at a time, in the order of their ids behind after; last is the
+// last customer that was looked at. It is for exports, which call it in a snapshot of the system and check who asks.
+func Pages(ctx context.Context, r *q.Queries, start, now time.Time, after ids.ID, each func(m Month, rows []Row, last ids.ID) error) error {
+	whole, err := kept(ctx, r, start, now)
+	if errors.Is(err, pgx.ErrNoRows) {
+		m := at(start, now)
+		return pages(ctx, r, start, after, func(rows []Row, last ids.ID) error { return each(m, rows, last) })
 	}
-	if len(orgs) == 0 {
-		return nil, ids.Nil, nil
+	rows := slices.DeleteFunc(whole.Rows, func(x Row) bool { return bytes.Compare(x.Org[:], after[:]) <= 0 })
+	if err != nil || len(rows) == 0 {
+		return err
 	}
-	list := make([]ids.ID, len(orgs))
-	for i, o := range orgs {
-		list[i] = o.OrgID
-	}
-	books, err := readBooks(ctx, r, start, list)
-	if err != nil {
-		return nil, ids.Nil, err
-	}
-	for _, o := range orgs {
-		if f := books[o.OrgID].figures(); f != (Figures{}) {
-			out = append(out, Row{Org: o.OrgID, Name: o.Name, Figures: f})
+	slices.SortFunc(rows, func(a, b Row) int { return bytes.Compare(a.Org[:], b.Org[:]) })
+	return each(whole.Month, rows, rows[len(rows)-1].Org)
+}
+
+// pages adds the ledger up, some customers at a time.
+func pages(ctx context.Context, r *q.Queries, start time.Time, after ids.ID, each func(rows []Row, last ids.ID) error) error {
+	for {
+		orgs, err := r.MonthOrgs(ctx, q.MonthOrgsParams{AfterOrg: after, MaxRows: orgsAtOnce})
+		if err != nil {
+			return fmt.Errorf("month: customers: %w", err)
+		}
+		if len(orgs) == 0 {
+			return nil
+		}
+		list := make([]ids.ID, len(orgs))
+		for i, o := range orgs {
+			list[i] = o.OrgID
+		}
+		books, err := readBooks(ctx, r, start, list)
+		if err != nil {
+			return err
+		}
+		var rows []Row
+		for _, o := range orgs {
+			if f := books[o.OrgID].figures(); f != (Figures{}) {
+				rows = append(rows, Row{Org: o.OrgID, Name: o.Name, Figures: f})
+			}
+		}
+		after = list[len(list)-1]
+		if err := each(rows, after); err != nil {
+			return err
+		}
+		if len(orgs) < orgsAtOnce {
+			return nil
 		}
 	}
-	if len(orgs) == limit {
-		last = list[len(list)-1]
-	}
-	return out, last, nil
 }
 
 // book is what the ledger says of a customer's month.

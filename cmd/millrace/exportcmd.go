@@ -17,9 +17,9 @@ import (
 	"millrace/tenants"
 )
 
-// exportCmd writes usage or revenue into a folder. Who may run it holds the database, and so everything.
+// exportCmd writes usage, revenue or months into a folder. Who may run it holds the database, and so everything.
 type exportCmd struct {
-	Kind   string `arg:"" enum:"usage,costs,revenue" help:"usage: a row per request; costs: FOCUS-style rows per day; revenue: the operator's sums per day."`
+	Kind   string `arg:"" enum:"usage,costs,revenue,months" help:"usage: a row per request; costs: FOCUS-style rows per day; revenue: the operator's sums per day; months: accounting months by customer."`
 	Out    string `arg:"" help:"Folder for the files and their manifest. One that an export was broken off in is gone on with." type:"path"`
 	Format string `help:"csv, jsonl or parquet." enum:"csv,jsonl,parquet" default:"csv"`
 	Org    string `help:"Of this organization (org_…); default: all."`

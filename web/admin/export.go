@@ -16,10 +16,17 @@ func (p *pages) export(c echo.Context) error {
 		span.To = report.Day(now, 1)
 	}
 	page := ui.Page{Title: "Download revenue", Path: Root + "/revenue", Up: &ui.Link{Href: Root + "/revenue", Text: "Revenue"}, Lead: "All customers · UTC days"}
-	return report.ExportForm(c, page, span, []ui.Option{
+	kinds := []ui.Option{
 		{Value: "revenue", Text: "Revenue: one row per day, customer, project, model and price version"},
 		{Value: "usage", Text: "Requests: one row each, of all customers"},
-	}, "One archive: the rows, and a manifest with their number, sums and SHA-256 checksum. For very large exports use millrace export, which can be resumed.")
+		{Value: "months", Text: "Months: one row per accounting month that begins in the range, and customer"},
+	}
+	for i, k := range kinds {
+		if k.Value == c.QueryParam("kind") {
+			kinds[0], kinds[i] = kinds[i], kinds[0]
+		}
+	}
+	return report.ExportForm(c, page, span, kinds, "One archive: the rows, and a manifest with their number, sums and SHA-256 checksum. For very large exports use millrace export, which can be resumed.")
 }
 
 func (p *pages) exportFile(c echo.Context) error {

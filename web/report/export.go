@@ -14,7 +14,7 @@ import (
 
 // Export asks for a file of rows.
 type Export struct {
-	Kind     string // usage, costs or revenue
+	Kind     string // usage, costs, revenue or months
 	Format   string // csv, jsonl or parquet
 	From, To time.Time
 }
