@@ -7,8 +7,12 @@ import (
 	"os"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"millrace/billing/ledger"
 	"millrace/billing/reconcile"
 	"millrace/cmd/millrace/up"
+	"millrace/db"
 	"millrace/db/bus"
 	"millrace/internal/clock"
 )
@@ -19,16 +23,25 @@ type reconcileCmd struct {
 	Data      string `help:"Data folder of up, running or stopped; default: the one that up uses, unless there is a DATABASE_URL." placeholder:"DIR" env:"MILLRACE_DATA"`
 	NatsURL   string `help:"With DATABASE_URL: where the usage log is, so that its end is waited for." placeholder:"nats://…" env:"NATS_URL"`
 	NatsToken string `help:"Token for NATS." env:"NATS_TOKEN"`
+	Rebuild   bool   `help:"First drop the ledger's projections (balances, sums of days, lots) and make them anew from its entries. Charging waits meanwhile."`
 	JSON      bool   `name:"json" help:"Print the report as JSON."`
 }
 
 // noRater is how long is waited for the rater where none runs.
 const noRater = time.Millisecond
 
+// rebuildLimit bounds a rebuild: every entry is read three times.
+const rebuildLimit = 2 * time.Hour
+
 func (c *reconcileCmd) Run(ctx context.Context) error {
 	cfg, closeAll, err := c.connect(ctx)
 	if err != nil {
 		return err
+	}
+	if c.Rebuild {
+		if err := cfg.DB.InTx(ctx, db.System().Timeout(rebuildLimit), func(tx pgx.Tx) error { return ledger.Rebuild(ctx, tx) }); err != nil {
+			return errors.Join(err, closeAll())
+		}
 	}
 	report, err := reconcile.Run(ctx, cfg)
 	if err := errors.Join(err, closeAll()); err != nil {
