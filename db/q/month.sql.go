@@ -88,7 +88,8 @@ const firstOrgAt = `-- name: FirstOrgAt :one
 SELECT coalesce(min(created_at), now())::timestamptz AS at FROM orgs
 `
 
-// Accounting months: what the ledger came to, and which are closed.
+// Accounting months: what the ledger came to, by its sums of days (whose usage_month is that of the day where the transaction has none),
+// and which are closed.
 func (q *Queries) FirstOrgAt(ctx context.Context) (time.Time, error) {
 	row := q.db.QueryRow(ctx, firstOrgAt)
 	var at time.Time
@@ -206,10 +207,10 @@ func (q *Queries) MonthReconciled(ctx context.Context) (MonthReconciledRow, erro
 }
 
 const monthSums = `-- name: MonthSums :many
-SELECT t.org_id, (accounting_month(t.usage_month, t.day) = $1::date)::bool AS inside, t.kind, e.account, sum(e.amount_nano)::bigint AS amount_nano
-  FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
- WHERE t.org_id = ANY($2::uuid[]) AND t.day >= $3::date
-   AND accounting_month(t.usage_month, t.day) >= $1::date
+SELECT d.org_id, (accounting_month(d.usage_month, d.day) = $1::date)::bool AS inside, d.kind, d.account, sum(d.amount_nano)::bigint AS amount_nano
+  FROM ledger_days d
+ WHERE d.org_id = ANY($2::uuid[]) AND d.day >= $3::date
+   AND accounting_month(d.usage_month, d.day) >= $1::date
  GROUP BY 1, 2, 3, 4
 `
 
@@ -255,9 +256,9 @@ func (q *Queries) MonthSums(ctx context.Context, arg MonthSumsParams) ([]MonthSu
 }
 
 const monthTotals = `-- name: MonthTotals :many
-SELECT accounting_month(t.usage_month, t.day)::date AS month, t.kind, e.account, sum(e.amount_nano)::bigint AS amount_nano
-  FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
- WHERE t.day >= $1::date AND accounting_month(t.usage_month, t.day) >= $2::date
+SELECT accounting_month(d.usage_month, d.day)::date AS month, d.kind, d.account, sum(d.amount_nano)::bigint AS amount_nano
+  FROM ledger_days d
+ WHERE d.day >= $1::date AND accounting_month(d.usage_month, d.day) >= $2::date
  GROUP BY 1, 2, 3
 `
 

@@ -1,4 +1,5 @@
--- Accounting months: what the ledger came to, and which are closed.
+-- Accounting months: what the ledger came to, by its sums of days (whose usage_month is that of the day where the transaction has none),
+-- and which are closed.
 
 -- name: FirstOrgAt :one
 SELECT coalesce(min(created_at), now())::timestamptz AS at FROM orgs;
@@ -15,9 +16,9 @@ INSERT INTO accounting_months (month, closed_at, closed_by, report, checksum) VA
 
 -- name: MonthTotals :many
 -- Sums of all customers by month, from a month on. Its transactions lie behind from_day.
-SELECT accounting_month(t.usage_month, t.day)::date AS month, t.kind, e.account, sum(e.amount_nano)::bigint AS amount_nano
-  FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
- WHERE t.day >= sqlc.arg(from_day)::date AND accounting_month(t.usage_month, t.day) >= sqlc.arg(month)::date
+SELECT accounting_month(d.usage_month, d.day)::date AS month, d.kind, d.account, sum(d.amount_nano)::bigint AS amount_nano
+  FROM ledger_days d
+ WHERE d.day >= sqlc.arg(from_day)::date AND accounting_month(d.usage_month, d.day) >= sqlc.arg(month)::date
  GROUP BY 1, 2, 3;
 
 -- name: MonthOrgs :many
@@ -31,10 +32,10 @@ SELECT org_id, account, amount_nano FROM ledger_balances WHERE org_id = ANY(sqlc
 
 -- name: MonthSums :many
 -- Sums of some customers, of a month (inside) and of everything behind it.
-SELECT t.org_id, (accounting_month(t.usage_month, t.day) = sqlc.arg(month)::date)::bool AS inside, t.kind, e.account, sum(e.amount_nano)::bigint AS amount_nano
-  FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
- WHERE t.org_id = ANY(sqlc.arg(orgs)::uuid[]) AND t.day >= sqlc.arg(from_day)::date
-   AND accounting_month(t.usage_month, t.day) >= sqlc.arg(month)::date
+SELECT d.org_id, (accounting_month(d.usage_month, d.day) = sqlc.arg(month)::date)::bool AS inside, d.kind, d.account, sum(d.amount_nano)::bigint AS amount_nano
+  FROM ledger_days d
+ WHERE d.org_id = ANY(sqlc.arg(orgs)::uuid[]) AND d.day >= sqlc.arg(from_day)::date
+   AND accounting_month(d.usage_month, d.day) >= sqlc.arg(month)::date
  GROUP BY 1, 2, 3, 4;
 
 -- name: MonthQuarantined :one
