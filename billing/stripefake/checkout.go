@@ -29,6 +29,7 @@ type session struct {
 	Keep     bool              `json:"test_keep"`
 	Payments map[string]string `json:"test_payment_metadata"`
 	Name     string            `json:"test_name"` // of what is bought
+	AsksTax  bool              `json:"test_asks_tax"`
 }
 
 func sessionID(x *session) string { return x.ID }
@@ -56,7 +57,8 @@ func (s *Server) createSession(c *call) *reply {
 	p := c.params
 	x := &session{ID: newID("cs"), Object: "checkout.session", Mode: p.Get("mode"), Status: "open", Payment: "unpaid", Currency: "usd", Customer: p.Get("customer"),
 		Reference: p.Get("client_reference_id"), Metadata: c.metadata(""), Success: p.Get("success_url"), Cancel: p.Get("cancel_url"), Created: unix(s.now()),
-		Expires: unix(s.now().Add(pageLife)), Keep: p.Get("payment_intent_data[setup_future_usage]") == "off_session", Payments: map[string]string{}}
+		Expires: unix(s.now().Add(pageLife)), Keep: p.Get("payment_intent_data[setup_future_usage]") == "off_session", Payments: map[string]string{},
+		AsksTax: p.Get("tax_id_collection[enabled]") == "true"}
 	for k, v := range p {
 		if name, found := strings.CutPrefix(k, "payment_intent_data[metadata]["); found {
 			x.Payments[strings.TrimSuffix(name, "]")] = v[0]
@@ -155,6 +157,8 @@ type Way struct {
 	Number    string // of a card
 	Confirmed bool   // the bank asked, and the person confirmed
 	Later     bool   // the money arrives later (Settle), as with a bank debit
+	TaxKind   string // of a tax id that is given with it
+	TaxValue  string // "" = none
 }
 
 // outcome of a person's click.
@@ -175,6 +179,11 @@ func (s *Server) complete(x *session, w Way) outcome {
 		return outcome{asks: true}
 	case x.Mode == "setup":
 		return s.completeSetup(x, number)
+	}
+	if x.AsksTax && w.TaxValue != "" {
+		if problem := s.addTaxID(x.Customer, w.TaxKind, w.TaxValue); problem != "" {
+			return outcome{problem: problem}
+		}
 	}
 	var in *intent
 	if in = find(s.mem.Intents, intentID, text(x.Intent)); in == nil {

@@ -1,7 +1,7 @@
 // Package stripefake is the part of Stripe that Millrace uses, as an HTTP server with a memory: for tests, and for
 // `millrace up`, where people try payments without an account. No money moves, and its pages say so.
 //
-// It owns customers, kept cards, checkout and setup pages, payments, refunds, disputes, events and their signed delivery,
+// It owns customers, kept cards, tax ids, the portal, checkout and setup pages, payments, refunds, disputes, events and their signed delivery,
 // with the API's real habits: idempotency keys, declines by card number, errors, lists, expansion. It does not own what
 // Millrace makes of them, and validates parameters only as far as mistakes would show nowhere else (stripe-mock does that).
 //
@@ -44,7 +44,7 @@ type Server struct {
 	ahead   time.Duration // the clock was advanced by so much
 	mem     memory
 	keys    map[string]*answer // by idempotency key
-	portals map[string]string  // ways back, by page: a link that names its own would lead anywhere
+	portals map[string]portal  // by the link's id
 	faults  []*Fault
 	late    []late
 	feeless bool // fees are not known so far
@@ -63,6 +63,7 @@ type memory struct {
 	Refunds   []*refund
 	Disputes  []*dispute
 	Events    []*event
+	TaxIDs    []*taxID
 	billing
 }
 
@@ -70,7 +71,7 @@ const maxEvents = 5000 // kept
 
 // New makes a fake. Close it when it was told to deliver events.
 func New(c Config) (*Server, error) {
-	s := &Server{cfg: c, keys: map[string]*answer{}, portals: map[string]string{}}
+	s := &Server{cfg: c, keys: map[string]*answer{}, portals: map[string]portal{}}
 	if len(c.Saved) > 0 {
 		if err := json.Unmarshal(c.Saved, &s.mem); err != nil {
 			return nil, err

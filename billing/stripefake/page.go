@@ -21,10 +21,16 @@ type pageView struct {
 	Problem  string
 	Asks     bool // the bank wants a confirmation
 	Over     bool
-	Portal   bool
+	Portal   *portalView
+	AsksTax  bool // a tax id may be given
+	TaxKind  string
+	TaxValue string
 	Back     string
 	Examples []example
 }
+
+// Kinds are the tax ids that can be given.
+func (pageView) Kinds() []taxKind { return taxKinds }
 
 type example struct{ Number, What string }
 
@@ -38,21 +44,10 @@ func (s *Server) Pages() http.Handler {
 	mux.HandleFunc("GET /pay/{id}", s.showPage)
 	mux.HandleFunc("POST /pay/{id}", s.click)
 	mux.HandleFunc("GET /portal/{id}", s.showPortal)
+	mux.HandleFunc("POST /portal/{id}", s.clickPortal)
 	s.invoicePages(mux)
 	cross := http.NewCrossOriginProtection()
 	return cross.Handler(mux)
-}
-
-// showPortal is a page with nothing but the way back.
-func (s *Server) showPortal(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	back, known := s.portals[r.PathValue("id")]
-	s.mu.Unlock()
-	if !known {
-		draw(w, http.StatusNotFound, pageView{Over: true, Problem: "There is no such page."})
-		return
-	}
-	draw(w, http.StatusOK, pageView{Portal: true, Back: back})
 }
 
 func (s *Server) view(id string) (v pageView, status int) {
@@ -62,7 +57,7 @@ func (s *Server) view(id string) (v pageView, status int) {
 		return pageView{Over: true, Problem: "There is no such page."}, http.StatusNotFound
 	}
 	shown := *x
-	v = pageView{Session: &shown, Amount: fmt.Sprintf("$%d.%02d", x.Amount/100, x.Amount%100), Number: CardGood, Over: x.Status != "open", Back: x.Cancel, Examples: examples}
+	v = pageView{Session: &shown, Amount: fmt.Sprintf("$%d.%02d", x.Amount/100, x.Amount%100), Number: CardGood, Over: x.Status != "open", Back: x.Cancel, AsksTax: x.AsksTax, Examples: examples}
 	if v.Over {
 		v.Back = destination(x)
 	}
@@ -91,10 +86,12 @@ func (s *Server) click(w http.ResponseWriter, r *http.Request) {
 	to := ""
 	if !v.Over {
 		x := find(s.mem.Sessions, sessionID, r.PathValue("id"))
-		out := s.complete(x, Way{Number: r.PostForm.Get("number"), Confirmed: r.PostForm.Get("confirmed") == "yes"})
+		out := s.complete(x, Way{Number: r.PostForm.Get("number"), Confirmed: r.PostForm.Get("confirmed") == "yes",
+			TaxKind: r.PostForm.Get("tax_kind"), TaxValue: r.PostForm.Get("tax_value")})
 		if r.PostForm.Get("confirmed") == "no" {
 			out = outcome{problem: "You did not confirm the payment."}
 		}
+		v.TaxKind, v.TaxValue = r.PostForm.Get("tax_kind"), r.PostForm.Get("tax_value")
 		v.Number, v.Problem, v.Asks, status = r.PostForm.Get("number"), out.problem, out.asks, http.StatusUnprocessableEntity
 		if out.problem == "" && !out.asks {
 			to = destination(x)

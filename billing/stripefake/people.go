@@ -85,25 +85,11 @@ func (s *Server) detachMethod(c *call) *reply {
 	if x.Customer == nil {
 		return invalid("payment_method", "The payment method you provided is not attached to a customer so detachment is impossible.")
 	}
-	x.Customer = nil
-	s.emit("payment_method.detached", x)
+	s.detach(x)
 	return ok(x)
 }
 
-// maxPortals bounds the ways back that are remembered.
-const maxPortals = 1000
-
-// createPortal makes a page that only leads back: the fake has no portal.
-func (s *Server) createPortal(c *call) *reply {
-	x := find(s.mem.Customers, customerID, c.params.Get("customer"))
-	if x == nil {
-		return missing("customer", c.params.Get("customer"))
-	}
-	id, back := newID("bps"), c.params.Get("return_url")
-	if len(s.portals) >= maxPortals {
-		clear(s.portals)
-	}
-	s.portals[id] = back
-	return ok(map[string]any{"id": id, "object": "billing_portal.session", "customer": x.ID, "created": unix(s.now()), "livemode": false, "return_url": back,
-		"url": s.cfg.PageURL + "/portal/" + id})
+func (s *Server) detach(x *method) {
+	x.Customer = nil
+	s.emit("payment_method.detached", x)
 }

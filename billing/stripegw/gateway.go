@@ -167,7 +167,7 @@ func (g *Gateway) Forget(ctx context.Context, method string) error {
 	return translate(err)
 }
 
-// Portal makes a page with receipts and cards.
+// Portal makes a page with receipts, cards and tax ids, as the account's settings of the portal say.
 func (g *Gateway) Portal(ctx context.Context, customer, back string) (string, error) {
 	x, err := g.portals.New(&stripe.BillingPortalSessionParams{Params: params(ctx, ""), Customer: stripe.String(customer), ReturnURL: stripe.String(back)})
 	if err != nil {

@@ -21,7 +21,12 @@ func (s *Service) AddCard(ctx context.Context, by tenants.Actor, org, key ids.ID
 		return "", err
 	}
 	back := s.c.PublicURL + "/billing/payment"
-	x, err := s.c.Gateway.OpenCheckout(ctx, Checkout{Key: "card:" + ids.Format(ids.Topup, key), Customer: customer, Done: back + "?session={CHECKOUT_SESSION_ID}", Back: back})
+	var x Session
+	err = s.asCustomer(ctx, org, &customer, func() (err error) {
+		x, err = s.c.Gateway.OpenCheckout(ctx, Checkout{Key: "card:" + ids.Format(ids.Topup, key) + ":" + customer, Customer: customer,
+			Done: back + "?session={CHECKOUT_SESSION_ID}", Back: back})
+		return err
+	})
 	if err != nil {
 		return "", err
 	}
@@ -70,13 +75,18 @@ func lockAuto(ctx context.Context, tx pgx.Tx, org ids.ID) error {
 	return nil
 }
 
-// Portal makes a page of the payment provider with receipts and cards.
+// Portal makes a page of the payment provider where people see receipts, and remove cards and tax ids, or add them. It leads
+// back to the page of payments. Each call makes another: the link is a key.
 func (s *Service) Portal(ctx context.Context, by tenants.Actor, org ids.ID) (url string, err error) {
 	customer, err := s.begin(ctx, by, org)
 	if err != nil {
 		return "", err
 	}
-	return s.c.Gateway.Portal(ctx, customer, s.c.PublicURL+"/billing/payment")
+	err = s.asCustomer(ctx, org, &customer, func() (err error) {
+		url, err = s.c.Gateway.Portal(ctx, customer, s.c.PublicURL+"/billing/payment")
+		return err
+	})
+	return url, err
 }
 
 // begin checks who asks and gives the organization at the payment provider.

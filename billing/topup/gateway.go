@@ -29,7 +29,7 @@ type Gateway interface {
 	FindPayment(ctx context.Context, customer string, topup ids.ID) (Payment, error)
 	// Forget removes a kept card.
 	Forget(ctx context.Context, method string) error
-	// Portal makes a page where a person sees receipts and cards.
+	// Portal makes a page where a person sees receipts, cards and tax ids; back is where it leads at last.
 	Portal(ctx context.Context, customer, back string) (url string, err error)
 	// Payments visits the payments since a moment that belong to top-ups.
 	Payments(ctx context.Context, since time.Time, visit func(p Payment) error) error

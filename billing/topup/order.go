@@ -43,12 +43,11 @@ func (s *Service) Start(ctx context.Context, by tenants.Actor, in NewTopup) (Top
 	if State(t.State) != Created {
 		return topupOf(t), nil
 	}
-	session, err := s.openPage(ctx, t, customer)
-	if fault.Is(err, fault.NotFound) { // deleted over there, or the key leads to another account now
-		if customer, err = s.anotherCustomer(ctx, in.Org, customer); err == nil {
-			session, err = s.openPage(ctx, t, customer)
-		}
-	}
+	var session Session
+	err = s.asCustomer(ctx, in.Org, &customer, func() (err error) {
+		session, err = s.openPage(ctx, t, customer)
+		return err
+	})
 	if err != nil {
 		return Topup{}, err
 	}
@@ -145,6 +144,19 @@ func (s *Service) customer(ctx context.Context, org ids.ID) (id string, err erro
 func customerOf(ctx context.Context, r *q.Queries, org ids.ID) (string, error) {
 	row, err := r.PaymentCustomer(ctx, org)
 	return row.CustomerID, found(err, "customer at the payment provider")
+}
+
+// asCustomer does what needs the organization's customer; when that is deleted over there, or the key leads to another account
+// now, once more with another one.
+func (s *Service) asCustomer(ctx context.Context, org ids.ID, customer *string, do func() error) error {
+	err := do()
+	if !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	if *customer, err = s.anotherCustomer(ctx, org, *customer); err != nil {
+		return err
+	}
+	return do()
 }
 
 // anotherCustomer makes the organization known anew at a payment provider that knows it no more.
