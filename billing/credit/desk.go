@@ -33,6 +33,7 @@ type Desk struct {
 	notify Notifier
 
 	approveAbove money.Nano
+	deeds        map[RequestKind]Deed
 	asking       asking
 }
 
@@ -118,8 +119,9 @@ func (d *Desk) SetCreditLimit(ctx context.Context, by tenants.Actor, org ids.ID,
 	})
 }
 
-// raiseBalance adds to what an organization may spend, in the caller's transaction.
-func raiseBalance(ctx context.Context, queries *q.Queries, org ids.ID, delta money.Nano) error {
+// RaiseBalance adds to what an organization may spend, in the caller's transaction of the system. Whatever posts to credit or
+// receivable calls it with the opposite of what it posted there, and Tell after the commit.
+func RaiseBalance(ctx context.Context, queries *q.Queries, org ids.ID, delta money.Nano) error {
 	move := q.RaiseBalanceCapParams{OrgID: org, Delta: int64(delta)}
 	n, err := queries.RaiseBalanceCap(ctx, move)
 	if err == nil && n == 0 {

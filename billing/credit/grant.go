@@ -121,7 +121,7 @@ func GiveCredit(ctx context.Context, tx q.DBTX, in GrantInput, now time.Time) (g
 	if _, _, err := ledger.Post(ctx, tx, in.txn(row.ID)); err != nil {
 		return Grant{}, false, err
 	}
-	return grantOf(row), true, raiseBalance(ctx, queries, in.Org, in.Amount)
+	return grantOf(row), true, RaiseBalance(ctx, queries, in.Org, in.Amount)
 }
 
 // granted is the grant that an idempotency key stands for.

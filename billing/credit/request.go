@@ -27,10 +27,28 @@ type RequestKind string
 
 // The kinds.
 const (
-	GrantRequest      RequestKind = "grant"      // credit, paid or promotional
-	AdjustmentRequest RequestKind = "adjustment" // a correction of what a customer owes or has
-	ReversalRequest   RequestKind = "reversal"   // of one transaction
+	GrantRequest      RequestKind = "grant"       // credit, paid or promotional
+	AdjustmentRequest RequestKind = "adjustment"  // a correction of what a customer owes or has
+	ReversalRequest   RequestKind = "reversal"    // of one transaction
+	NoteRequest       RequestKind = "credit_note" // for an invoice
+	WriteOffRequest   RequestKind = "write_off"   // of what an invoice leaves unpaid
 )
+
+// Deed is what another room does on behalf of the desk: billing/invoice.
+type Deed interface {
+	// Check refuses what cannot be done now. It runs before anything is kept.
+	Check(ctx context.Context, tx pgx.Tx, r Request) error
+	// Do books it, once per request: its id is part of every key.
+	Do(ctx context.Context, tx pgx.Tx, by tenants.Actor, r Request) error
+}
+
+// Entrust says who does what is asked for of a kind. Call it before the desk is used.
+func (d *Desk) Entrust(kind RequestKind, to Deed) {
+	if d.deeds == nil {
+		d.deeds = map[RequestKind]Deed{}
+	}
+	d.deeds[kind] = to
+}
 
 // Ask is what an operator wants done to a customer's credit. A sum above the limit waits for a second operator.
 type Ask struct {
@@ -44,6 +62,8 @@ type Ask struct {
 	ExpiresAt time.Time // of a grant; zero = never
 	Priority  int16     // of a grant; 0 = its kind's
 	Txn       ids.ID    // of a reversal
+	Invoice   ids.ID    // of a credit note or a write-off
+	Back      string    // of a credit note: where what had been paid goes
 }
 
 // Request is what was asked for, and what became of it.
@@ -70,6 +90,8 @@ type Details struct {
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	Priority  int16      `json:"priority,omitempty"`
 	Txn       ids.ID     `json:"txn"`
+	Invoice   ids.ID     `json:"invoice"`
+	Back      string     `json:"back,omitempty"`
 }
 
 func (d Details) equal(o Details) bool {
@@ -114,7 +136,7 @@ func (d *Desk) Ask(ctx context.Context, by tenants.Actor, a Ask) (Request, error
 		if out, err = asked(ctx, q.New(tx), a); !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
-		if err := a.check(d.now()); err != nil {
+		if err := a.check(d.now(), d.deeds); err != nil {
 			return err
 		}
 		if found, err := q.New(tx).ScopeExists(ctx, q.ScopeExistsParams{Scope: string(OrgScope), OrgID: a.Org, ScopeID: a.Org}); err != nil {
@@ -128,6 +150,11 @@ func (d *Desk) Ask(ctx context.Context, by tenants.Actor, a Ask) (Request, error
 				return err
 			}
 			a.Amount = t.gives()
+		}
+		if deed := d.deeds[a.Kind]; deed != nil {
+			if err := deed.Check(ctx, tx, Request{Org: a.Org, Kind: a.Kind, Amount: a.Amount, Reason: a.Reason, Details: a.details()}); err != nil {
+				return err
+			}
 		}
 		row, err := d.insertRequest(ctx, q.New(tx), by, a)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -152,10 +179,10 @@ func (d *Desk) Ask(ctx context.Context, by tenants.Actor, a Ask) (Request, error
 	return out, err
 }
 
-func (a *Ask) check(now time.Time) error {
+func (a *Ask) check(now time.Time, deeds map[RequestKind]Deed) error {
 	invalid := func(param, message string) error { return fault.New(fault.Invalid, "%s", message).WithParam(param) }
 	switch {
-	case a.Kind != GrantRequest && a.Kind != AdjustmentRequest && a.Kind != ReversalRequest:
+	case a.Kind != GrantRequest && a.Kind != AdjustmentRequest && a.Kind != ReversalRequest && deeds[a.Kind] == nil:
 		return invalid("kind", "Ask for a grant, an adjustment or a reversal.")
 	case a.Reason == "" || len(a.Reason) > maxReason:
 		return invalid("reason", "Give a reason of at most 500 bytes: the customer sees it.")
@@ -175,7 +202,7 @@ func (a *Ask) grant() GrantInput {
 }
 
 func (a *Ask) details() Details {
-	out := Details{Grant: a.Grant, Priority: a.Priority, Txn: a.Txn}
+	out := Details{Grant: a.Grant, Priority: a.Priority, Txn: a.Txn, Invoice: a.Invoice, Back: a.Back}
 	if !a.ExpiresAt.IsZero() {
 		at := a.ExpiresAt.UTC().Truncate(time.Microsecond)
 		out.ExpiresAt = &at
@@ -202,7 +229,7 @@ func asked(ctx context.Context, queries *q.Queries, a Ask) (Request, error) {
 	if err != nil {
 		return Request{}, err
 	}
-	sameAmount := out.Amount == a.Amount || a.Kind == ReversalRequest // which its transaction says
+	sameAmount := out.Amount == a.Amount || a.Kind == ReversalRequest || a.Kind == WriteOffRequest // the transaction or invoice says it
 	if out.Kind != a.Kind || !sameAmount || out.Reason != a.Reason || !out.Details.equal(a.details()) {
 		return Request{}, fault.New(fault.Conflict, "The idempotency key was used for something else.").WithCode("idempotency_key_reused").WithParam("idempotency_key")
 	}
@@ -303,6 +330,9 @@ func (d *Desk) do(ctx context.Context, tx pgx.Tx, by tenants.Actor, r Request) e
 	case AdjustmentRequest:
 		return d.adjust(ctx, tx, by, r)
 	}
+	if deed := d.deeds[r.Kind]; deed != nil {
+		return deed.Do(ctx, tx, by, r)
+	}
 	return d.reverse(ctx, tx, by, r)
 }
 
@@ -313,7 +343,7 @@ func (d *Desk) adjust(ctx context.Context, tx pgx.Tx, by tenants.Actor, r Reques
 	if err != nil {
 		return err
 	}
-	if err := raiseBalance(ctx, q.New(tx), r.Org, r.Amount); err != nil {
+	if err := RaiseBalance(ctx, q.New(tx), r.Org, r.Amount); err != nil {
 		return err
 	}
 	return d.audit(ctx, tx, by, r.Org, "credit.adjust", ids.Format(ids.Txn, id), nil, r)

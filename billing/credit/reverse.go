@@ -97,7 +97,7 @@ func (d *Desk) reverse(ctx context.Context, tx pgx.Tx, by tenants.Actor, request
 	if !fresh {
 		return fault.New(fault.Conflict, "This transaction was reversed already, by %s.", ids.Format(ids.Txn, id)).WithCode("already_reversed").WithParam("txn")
 	}
-	if err := raiseBalance(ctx, q.New(tx), request.Org, r.gives()); err != nil {
+	if err := RaiseBalance(ctx, q.New(tx), request.Org, r.gives()); err != nil {
 		return err
 	}
 	return d.audit(ctx, tx, by, request.Org, "credit.reverse", name, nil, request)

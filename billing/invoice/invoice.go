@@ -137,6 +137,9 @@ type Config struct {
 	Desk   *credit.Desk // keeps what needs a second operator
 	Seller Seller
 	Due    time.Duration // of becoming final; 0 = DueAfter
+
+	InvoicePrefix string // of numbers; "" = INV
+	NotePrefix    string // of credit notes' numbers; "" = CN
 }
 
 // Service is safe for concurrent use. Its methods check their Actor.
@@ -147,7 +150,18 @@ func New(c Config) *Service {
 	if c.Due == 0 {
 		c.Due = DueAfter
 	}
-	return &Service{c: c}
+	if c.InvoicePrefix == "" {
+		c.InvoicePrefix = invoicePrefix
+	}
+	if c.NotePrefix == "" {
+		c.NotePrefix = notePrefix
+	}
+	s := &Service{c: c}
+	if c.Desk != nil {
+		c.Desk.Entrust(credit.NoteRequest, noteDeed{s})
+		c.Desk.Entrust(credit.WriteOffRequest, writeOffDeed{s})
+	}
+	return s
 }
 
 func (s *Service) now() time.Time { return s.c.Clock.Now().UTC().Truncate(time.Microsecond) }

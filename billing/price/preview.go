@@ -155,22 +155,11 @@ func reach(ctx context.Context, queries *q.Queries, v *Version, rows []q.Preview
 
 // priceEvents prices single requests, summed up by what decides their price.
 func (v *Version) priceEvents(ctx context.Context, queries *q.Queries, from, to time.Time, lines map[ids.ID]*PreviewLine) error {
-	a := q.PreviewEventsParams{Model: v.Model, FromDay: from.AddDate(0, 0, -1), Start: from, Stop: to, Above: []int64{}, Numbers: []int32{}, FromMinutes: []int32{}, ToMinutes: []int32{}}
+	a := q.PreviewEventsParams{Model: v.Model, FromDay: from.AddDate(0, 0, -1), Start: from, Stop: to, Above: v.Terms.Thresholds()}
 	for org := range lines {
 		a.Orgs = append(a.Orgs, org)
 	}
-	for _, t := range v.Terms.Tiers {
-		a.Above = append(a.Above, t.Above)
-	}
-	for i, w := range v.Terms.Windows {
-		for day := time.Sunday; day <= time.Saturday; day++ {
-			if w.Days.Has(day) {
-				a.Numbers = append(a.Numbers, int32(i+1))
-				a.FromMinutes = append(a.FromMinutes, int32(int(day)*minuteOfDay+w.From))
-				a.ToMinutes = append(a.ToMinutes, int32(int(day)*minuteOfDay+w.To))
-			}
-		}
-	}
+	a.Numbers, a.FromMinutes, a.ToMinutes = v.Terms.WindowMinutes()
 	rows, err := queries.PreviewEvents(ctx, a)
 	if err != nil {
 		return fmt.Errorf("price: preview: %w", err)
@@ -179,23 +168,11 @@ func (v *Version) priceEvents(ctx context.Context, queries *q.Queries, from, to 
 		l.Requests, l.Before = 0, 0 // of the same requests as After
 	}
 	for _, r := range rows {
-		window := int64(whole)
-		if r.Win > 0 {
-			window = v.Terms.Windows[r.Win-1].Percent
-		}
-		percent, offered := v.Terms.percentOf(usage.Service(r.ServiceTier))
-		if !offered {
-			percent = whole
-		}
-		quote := v.quote(usage.Ordinary, window*percent)
-		prices := &quote.Prices
-		if r.Step > 0 {
-			prices = &quote.Steps[r.Step-1].Prices
-		}
+		prices := v.PricesIn(int(r.Win), usage.Service(r.ServiceTier), int(r.Step))
 		l := lines[r.OrgID]
 		l.Requests += r.Requests
 		l.Before += money.Nano(r.BeforeNano)
-		l.After += sum(prices, usage.Vector{usage.Input: r.Input, usage.Cached: r.Cached, usage.CacheWrite: r.CacheWrite, usage.Output: r.Output,
+		l.After += sum(&prices, usage.Vector{usage.Input: r.Input, usage.Cached: r.Cached, usage.CacheWrite: r.CacheWrite, usage.Output: r.Output,
 			usage.Reasoning: r.Reasoning, usage.Image: r.Image, usage.Audio: r.Audio, usage.Requests: r.Fees})
 	}
 	return nil

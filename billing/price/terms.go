@@ -184,6 +184,48 @@ func (v *Version) PricesOf(e *usage.Event) usage.Prices {
 	return *q.For(e.Usage.Prompt())
 }
 
+// PricesIn gives the prices of a window (counted from 1; 0 = none), a service tier and a step of the prompt's length (how many
+// thresholds it is above): what PricesOf gives for every event of that kind.
+func (v *Version) PricesIn(window int, s usage.Service, step int) usage.Prices {
+	share := int64(whole)
+	if window > 0 {
+		share = v.Terms.Windows[window-1].Percent
+	}
+	percent, offered := v.Terms.percentOf(s)
+	if !offered {
+		s, percent = usage.Ordinary, whole
+	}
+	q := v.quote(s, share*percent)
+	if step > 0 {
+		return q.Steps[step-1].Prices
+	}
+	return q.Prices
+}
+
+// Thresholds gives the tiers' lengths, ascending.
+func (t *Terms) Thresholds() []int64 {
+	above := make([]int64, len(t.Tiers))
+	for i, tier := range t.Tiers {
+		above[i] = tier.Above
+	}
+	return above
+}
+
+// WindowMinutes gives the windows by day, in minutes of the week from Sunday's midnight UTC, each with its number from 1.
+func (t *Terms) WindowMinutes() (numbers, from, to []int32) {
+	numbers, from, to = []int32{}, []int32{}, []int32{}
+	for i, w := range t.Windows {
+		for day := time.Sunday; day <= time.Saturday; day++ {
+			if w.Days.Has(day) {
+				numbers = append(numbers, int32(i+1))
+				from = append(from, int32(int(day)*minuteOfDay+w.From))
+				to = append(to, int32(int(day)*minuteOfDay+w.To))
+			}
+		}
+	}
+	return numbers, from, to
+}
+
 // quote works a share of 10,000 into every price.
 func (v *Version) quote(s usage.Service, share int64) usage.Quote {
 	q := usage.Quote{Version: v.ID, Service: s, Prices: v.Prices}

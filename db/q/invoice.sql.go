@@ -413,6 +413,21 @@ func (q *Queries) CreditNotes(ctx context.Context, arg CreditNotesParams) ([]Cre
 	return items, nil
 }
 
+const doubtInvoice = `-- name: DoubtInvoice :exec
+UPDATE invoices SET state = 'draft', problem = $3, version = version + 1 WHERE org_id = $1 AND id = $2 AND number IS NULL
+`
+
+type DoubtInvoiceParams struct {
+	OrgID   ids.ID
+	ID      ids.ID
+	Problem string
+}
+
+func (q *Queries) DoubtInvoice(ctx context.Context, arg DoubtInvoiceParams) error {
+	_, err := q.db.Exec(ctx, doubtInvoice, arg.OrgID, arg.ID, arg.Problem)
+	return err
+}
+
 const draftedMonths = `-- name: DraftedMonths :many
 SELECT month FROM invoice_months ORDER BY month DESC LIMIT $1
 `
@@ -801,6 +816,22 @@ func (q *Queries) InvoicePayments(ctx context.Context, arg InvoicePaymentsParams
 	return items, nil
 }
 
+const invoiceStateOf = `-- name: InvoiceStateOf :one
+SELECT state FROM invoices WHERE org_id = $1 AND month = $2
+`
+
+type InvoiceStateOfParams struct {
+	OrgID ids.ID
+	Month time.Time
+}
+
+func (q *Queries) InvoiceStateOf(ctx context.Context, arg InvoiceStateOfParams) (string, error) {
+	row := q.db.QueryRow(ctx, invoiceStateOf, arg.OrgID, arg.Month)
+	var state string
+	err := row.Scan(&state)
+	return state, err
+}
+
 const invoices = `-- name: Invoices :many
 SELECT i.org_id, i.id, i.month, i.state, i.number, i.covered_from, i.covered_to, i.charged_nano, i.promo_nano, i.prepaid_nano, i.receivable_nano, i.overrun_nano, i.subtotal_cents, i.tax_cents, i.total_cents, i.paid_cents, i.credited_cents, i.relieved_cents, i.given_up_cents, i.bill_to, i.seller, i.problem, i.drafted_at, i.finalized_at, i.finalized_by, i.due_at, i.settled_at, i.version FROM invoices i WHERE i.org_id = $1 AND (i.number IS NOT NULL OR $2::boolean)
   AND ($3::uuid = '00000000-0000-0000-0000-000000000000'
@@ -1054,6 +1085,30 @@ func (q *Queries) ModelNames(ctx context.Context, argIds []ids.ID) ([]ModelNames
 	return items, nil
 }
 
+const monthsWithProblems = `-- name: MonthsWithProblems :many
+SELECT DISTINCT month FROM invoices WHERE state = 'draft' ORDER BY month LIMIT $1
+`
+
+func (q *Queries) MonthsWithProblems(ctx context.Context, maxRows int32) ([]time.Time, error) {
+	rows, err := q.db.Query(ctx, monthsWithProblems, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []time.Time
+	for rows.Next() {
+		var month time.Time
+		if err := rows.Scan(&month); err != nil {
+			return nil, err
+		}
+		items = append(items, month)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const moveInvoice = `-- name: MoveInvoice :one
 UPDATE invoices SET state = $3, paid_cents = $4, credited_cents = $5, relieved_cents = $6, given_up_cents = $7, settled_at = $8, version = version + 1
 WHERE org_id = $1 AND id = $2 RETURNING org_id, id, month, state, number, covered_from, covered_to, charged_nano, promo_nano, prepaid_nano, receivable_nano, overrun_nano, subtotal_cents, tax_cents, total_cents, paid_cents, credited_cents, relieved_cents, given_up_cents, bill_to, seller, problem, drafted_at, finalized_at, finalized_by, due_at, settled_at, version
@@ -1199,6 +1254,24 @@ func (q *Queries) OrgsToInvoice(ctx context.Context, arg OrgsToInvoiceParams) ([
 		return nil, err
 	}
 	return items, nil
+}
+
+const paidAtProvider = `-- name: PaidAtProvider :one
+SELECT (coalesce((SELECT sum(p.cents - p.excess_cents) FROM invoice_payments p WHERE p.org_id = $1 AND p.invoice_id = $2 AND p.method = 'stripe'), 0)
+  - coalesce((SELECT sum(n.cents - n.relieved_cents) FROM credit_notes n WHERE n.org_id = $1 AND n.invoice_id = $2 AND n.back = 'stripe'), 0))::bigint AS cents
+`
+
+type PaidAtProviderParams struct {
+	OrgID     ids.ID
+	InvoiceID ids.ID
+}
+
+// What the payment provider has of an invoice's money, in cents.
+func (q *Queries) PaidAtProvider(ctx context.Context, arg PaidAtProviderParams) (int64, error) {
+	row := q.db.QueryRow(ctx, paidAtProvider, arg.OrgID, arg.InvoiceID)
+	var cents int64
+	err := row.Scan(&cents)
+	return cents, err
 }
 
 const readyInvoices = `-- name: ReadyInvoices :many

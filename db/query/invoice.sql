@@ -154,3 +154,17 @@ ON CONFLICT (org_id) DO UPDATE SET legal_name = excluded.legal_name, address = e
 
 -- name: OrgNames :many
 SELECT org_id, name FROM orgs WHERE org_id = ANY(sqlc.arg(orgs)::uuid[]);
+
+-- name: InvoiceStateOf :one
+SELECT state FROM invoices WHERE org_id = $1 AND month = $2;
+
+-- name: DoubtInvoice :exec
+UPDATE invoices SET state = 'draft', problem = $3, version = version + 1 WHERE org_id = $1 AND id = $2 AND number IS NULL;
+
+-- name: PaidAtProvider :one
+-- What the payment provider has of an invoice's money, in cents.
+SELECT (coalesce((SELECT sum(p.cents - p.excess_cents) FROM invoice_payments p WHERE p.org_id = sqlc.arg(org_id) AND p.invoice_id = sqlc.arg(invoice_id) AND p.method = 'stripe'), 0)
+  - coalesce((SELECT sum(n.cents - n.relieved_cents) FROM credit_notes n WHERE n.org_id = sqlc.arg(org_id) AND n.invoice_id = sqlc.arg(invoice_id) AND n.back = 'stripe'), 0))::bigint AS cents;
+
+-- name: MonthsWithProblems :many
+SELECT DISTINCT month FROM invoices WHERE state = 'draft' ORDER BY month LIMIT sqlc.arg(max_rows);

@@ -1,0 +1,104 @@
+package invoice
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"millrace/billing/ledger"
+	"millrace/db/q"
+	"millrace/internal/fault"
+	"millrace/internal/ids"
+	"millrace/internal/money"
+)
+
+// clockSkew is how far the clock of the gateway that names a request and that of the rater that books it may be apart: a
+// request of a month may be booked so long before it begins.
+const clockSkew = 24 * time.Hour
+
+// cover says which usage transactions a month's invoice is about: those of its month booked in [from, to), and those of
+// earlier months booked in [late, to).
+type cover struct {
+	month, from, late, to time.Time
+}
+
+// coverOf gives what a month's invoice covers. The first month that is invoiced takes what was booked since it began, of
+// whatever month: nothing was invoiced before.
+func coverOf(ctx context.Context, r *q.Queries, month time.Time) (cover, error) {
+	first, err := r.InvoicingStart(ctx)
+	if err != nil {
+		return cover{}, fmt.Errorf("invoice: the first month: %w", err)
+	}
+	c := cover{month: month, from: month.Add(-clockSkew), late: FreezeOf(month.AddDate(0, -1, 0)), to: FreezeOf(month)}
+	switch {
+	case !month.Equal(ledger.MonthOf(month)):
+		return cover{}, fault.New(fault.Invalid, "A month is named by its first day, UTC.").WithParam("month")
+	case month.Before(first):
+		return cover{}, fault.New(fault.Invalid, "Invoices begin with %s.", first.Format("January 2006")).WithParam("month")
+	case month.Equal(first):
+		c.from, c.late = month, month
+	}
+	return c, nil
+}
+
+// account is what the covered transactions did, of one month of usage.
+type account struct {
+	promo, prepaid, receivable, overrun money.Nano
+}
+
+func (a account) charged() money.Nano { return a.promo + a.prepaid + a.receivable }
+
+func (a *account) add(o account) {
+	a.promo, a.prepaid, a.receivable, a.overrun = a.promo+o.promo, a.prepaid+o.prepaid, a.receivable+o.receivable, a.overrun+o.overrun
+}
+
+// accounts reads what the covered transactions of an organization did, by month of usage.
+func (c cover) accounts(ctx context.Context, r *q.Queries, org ids.ID) (map[time.Time]account, error) {
+	rows, err := r.CoveredAccounts(ctx, q.CoveredAccountsParams{OrgID: org, FromDay: day(c.from), ToDay: day(c.to), FromID: ids.Floor(c.from),
+		FreezeID: ids.Floor(c.to), Month: c.month, LateID: ids.Floor(c.late)})
+	if err != nil {
+		return nil, fmt.Errorf("invoice: covered transactions: %w", err)
+	}
+	of := make(map[time.Time]account)
+	for _, row := range rows {
+		a, n := of[row.UsageMonth], money.Nano(row.AmountNano)
+		switch ledger.Account(row.Account) {
+		case ledger.PrepaidPromo:
+			a.promo += n
+		case ledger.PrepaidPaid:
+			a.prepaid += n
+		case ledger.Receivable:
+			a.receivable += n
+		case ledger.Overrun:
+			a.overrun += n
+		}
+		of[row.UsageMonth] = a
+	}
+	return of, nil
+}
+
+// part is a range of events' days, and of the bookings that count of them.
+type part struct {
+	fromDay, toDay time.Time
+	fromID, toID   ids.ID
+}
+
+// parts are where the covered events lie: the month's own days and, where anything was late, those before.
+func (c cover) parts(months map[time.Time]account) []part {
+	parts := []part{{c.month, c.month.AddDate(0, 1, 0), ids.Floor(c.from), ids.Floor(c.to)}}
+	oldest := c.month
+	for m := range months {
+		if m.Before(oldest) {
+			oldest = m
+		}
+	}
+	if c.late.Equal(c.month) { // the first month: a batch may hold requests of the one before
+		oldest = oldest.AddDate(0, -1, 0)
+	}
+	if oldest.Before(c.month) {
+		parts = append(parts, part{oldest, c.month, ids.Floor(c.late), ids.Floor(c.to)})
+	}
+	return parts
+}
+
+func day(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
