@@ -30,6 +30,10 @@ type ClusterConfig struct {
 	Engines int       // simulated ones, each with an agent of its own
 	// EngineArgs are further flags of the engines.
 	EngineArgs []string
+	// Roles are what this process plays; none = control, hub and worker.
+	Roles assembly.Roles
+	// InitSQL is what the superuser runs when the database is made.
+	InitSQL []string
 }
 
 // Cluster is PostgreSQL, a NATS server that listens, and every role but the gateway's, run inside this process; agents with
@@ -59,6 +63,9 @@ func StartCluster(ctx context.Context, c ClusterConfig) (*Cluster, error) {
 	}
 	return k, nil
 }
+
+// DatabaseURL is where the owner of the database reaches it.
+func (k *Cluster) DatabaseURL() string { return k.databaseURL }
 
 func (k *Cluster) onEnd(fn func(ctx context.Context) error) { k.ends = append(k.ends, fn) }
 
@@ -92,7 +99,7 @@ func (k *Cluster) start(ctx context.Context) error {
 }
 
 func (k *Cluster) startStores(ctx context.Context) error {
-	postgres, err := pg.Start(ctx, pg.Config{Dir: filepath.Join(k.cfg.Dir, "postgres"), Log: k.cfg.Log})
+	postgres, err := pg.Start(ctx, pg.Config{Dir: filepath.Join(k.cfg.Dir, "postgres"), Log: k.cfg.Log, InitSQL: k.cfg.InitSQL})
 	if err != nil {
 		return err
 	}
@@ -148,7 +155,11 @@ func (k *Cluster) startServer(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, public.Close())
 	}
-	k.Server, err = assembly.Start(ctx, assembly.Config{Roles: assembly.Roles{Control: true, Hub: true, Worker: true}, Version: "trial",
+	roles := k.cfg.Roles
+	if roles == (assembly.Roles{}) {
+		roles = assembly.Roles{Control: true, Hub: true, Worker: true}
+	}
+	k.Server, err = assembly.Start(ctx, assembly.Config{Roles: roles, Version: "trial",
 		DB: k.DB, Bus: k.Bus, Facts: facts, Master: master, CA: ca, Public: public, Agents: agents, PublicURL: "http://" + public.Addr().String(),
 		HubURL: "https://" + agents.Addr().String(), HubNames: []string{"127.0.0.1"}})
 	if err != nil {

@@ -21,6 +21,9 @@ type Shop struct {
 	ModelName                string
 }
 
+// ShopOwner is the customer's person.
+const ShopOwner = "trial@demo.example"
+
 // What a shop sells, and how much of it one can buy.
 const (
 	shopModel   = "trial/sim"
@@ -43,7 +46,7 @@ func openShop(ctx context.Context, s *assembly.Server) (shop Shop, err error) {
 	if err := Reprice(ctx, s, shop, shopPrices); err != nil {
 		return shop, err
 	}
-	org, err := s.Tenants.CreateOrg(ctx, by, tenants.NewOrg{Name: "Trial", Owner: "trial@demo.example"})
+	org, err := s.Tenants.CreateOrg(ctx, by, tenants.NewOrg{Name: "Trial", Owner: ShopOwner})
 	if err != nil {
 		return shop, err
 	}
