@@ -16,6 +16,9 @@ import (
 // request of a month may be booked so long before it begins.
 const clockSkew = 24 * time.Hour
 
+// firstReach is how many months before the first one its bookings may reach back.
+const firstReach = 2
+
 // cover says which usage transactions a month's invoice is about: those of its month booked in [from, to), and those of
 // earlier months booked in [late, to).
 type cover struct {
@@ -61,7 +64,8 @@ func (c cover) accounts(ctx context.Context, r *q.Queries, org ids.ID) (map[time
 	}
 	of := make(map[time.Time]account)
 	for _, row := range rows {
-		a, n := of[row.UsageMonth], money.Nano(row.AmountNano)
+		month := c.shown(row.UsageMonth)
+		a, n := of[month], money.Nano(row.AmountNano)
 		switch ledger.Account(row.Account) {
 		case ledger.PrepaidPromo:
 			a.promo += n
@@ -72,10 +76,22 @@ func (c cover) accounts(ctx context.Context, r *q.Queries, org ids.ID) (map[time
 		case ledger.Overrun:
 			a.overrun += n
 		}
-		of[row.UsageMonth] = a
+		of[month] = a
 	}
 	return of, nil
 }
+
+// shown is the month that an invoice shows for usage. The first one shows its own for all: its bookings may hold requests of
+// two months together.
+func (c cover) shown(month time.Time) time.Time {
+	if c.begins() {
+		return c.month
+	}
+	return month
+}
+
+// begins reports whether it is the first month that is invoiced.
+func (c cover) begins() bool { return c.late.Equal(c.month) }
 
 // part is a range of events' days, and of the bookings that count of them.
 type part struct {
@@ -92,8 +108,8 @@ func (c cover) parts(months map[time.Time]account) []part {
 			oldest = m
 		}
 	}
-	if c.late.Equal(c.month) { // the first month: a batch may hold requests of the one before
-		oldest = oldest.AddDate(0, -1, 0)
+	if c.begins() {
+		oldest = oldest.AddDate(0, -firstReach, 0)
 	}
 	if oldest.Before(c.month) {
 		parts = append(parts, part{oldest, c.month, ids.Floor(c.late), ids.Floor(c.to)})

@@ -53,8 +53,8 @@ func (s *Service) Draft(ctx context.Context, by tenants.Actor, month time.Time) 
 			made++
 		}
 	}
-	if len(failed) > 0 {
-		return made, errors.Join(failed...)
+	if err := errors.Join(append(failed, s.at("all drafted"))...); err != nil {
+		return made, err
 	}
 	err = s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
 		return r.MarkMonthDrafted(ctx, q.MarkMonthDraftedParams{Month: month, DraftedAt: s.now()})
@@ -109,7 +109,8 @@ func (s *Service) sheet(ctx context.Context, tx pgx.Tx, org ids.ID, c cover) (sh
 		return sheet{}, err
 	}
 	var models []ids.ID
-	for _, u := range all {
+	for i, u := range all {
+		all[i].month = c.shown(u.month)
 		models = append(models, u.model)
 	}
 	rows, err := r.ModelNames(ctx, models)
@@ -141,10 +142,13 @@ func (s *Service) keep(ctx context.Context, r *q.Queries, org ids.ID, c cover, s
 	if err := r.DropInvoiceLines(ctx, q.DropInvoiceLinesParams{OrgID: org, InvoiceID: row.ID}); err != nil {
 		return false, fmt.Errorf("invoice: lines: %w", err)
 	}
+	if err := s.at("lines"); err != nil {
+		return false, err
+	}
 	if err := r.InsertInvoiceLines(ctx, columns(row.OrgID, row.ID, sh.lines[:min(len(sh.lines), MaxLines)])); err != nil {
 		return false, fmt.Errorf("invoice: lines: %w", err)
 	}
-	return true, nil
+	return true, s.at("drafted")
 }
 
 // noUnit stands for a unit price that varied.

@@ -90,6 +90,9 @@ func (s *Service) finalize(ctx context.Context, tx pgx.Tx, by tenants.Actor, row
 			return row, err
 		}
 	}
+	if err := s.at("booked"); err != nil {
+		return row, err
+	}
 	billTo, err := details(ctx, r, row.OrgID)
 	if err != nil {
 		return row, err
@@ -118,7 +121,13 @@ func (s *Service) finalize(ctx context.Context, tx pgx.Tx, by tenants.Actor, row
 		return row, err
 	}
 	p.Number = &number
+	if err := s.at("numbered"); err != nil {
+		return row, err
+	}
 	final, err := r.FinalizeInvoice(ctx, p)
+	if err == nil {
+		err = s.at("final")
+	}
 	if err != nil {
 		return row, err
 	}

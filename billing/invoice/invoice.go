@@ -143,7 +143,10 @@ type Config struct {
 }
 
 // Service is safe for concurrent use. Its methods check their Actor.
-type Service struct{ c Config }
+type Service struct {
+	c  Config
+	at func(step string) error // told every step of the worker; tests fail there
+}
 
 // New makes a service. It takes over what Desk does with approved credit notes and write-offs.
 func New(c Config) *Service {
@@ -156,7 +159,7 @@ func New(c Config) *Service {
 	if c.NotePrefix == "" {
 		c.NotePrefix = notePrefix
 	}
-	s := &Service{c: c}
+	s := &Service{c: c, at: func(string) error { return nil }}
 	if c.Desk != nil {
 		c.Desk.Entrust(credit.NoteRequest, noteDeed{s})
 		c.Desk.Entrust(credit.WriteOffRequest, writeOffDeed{s})

@@ -181,9 +181,12 @@ func (c *customer) event(at time.Time, v price.Version, s usage.Service, u usage
 // book logs events and rates them to the end at the clock's moment. What they cost is allotted first, unless it is said not to.
 func (w *world) book(events ...*usage.Event) {
 	w.t.Helper()
+	days := []time.Time{w.clock.Now(), w.clock.Now().AddDate(0, 0, 1)}
 	for _, e := range events {
+		days = append(days, ids.Day(e.ID))
 		w.log.Append(e)
 	}
+	w.exec("SELECT ensure_day(d) FROM unnest($1::date[]) d", days) // the rater makes them at its start, beside its first batch
 	if err := w.log.Flush(w.ctx()); err != nil {
 		w.t.Fatal(err)
 	}
@@ -267,4 +270,30 @@ func (w *world) sound() {
 			w.t.Errorf("%s: off by %d", what, n)
 		}
 	}
+}
+
+// try runs a statement that should fail, and gives its error.
+func (w *world) try(sql string) error {
+	return w.db.InTx(w.t.Context(), db.System(), func(tx pgx.Tx) error {
+		_, err := tx.Exec(w.t.Context(), sql)
+		return err
+	})
+}
+
+// post writes to the customer's ledger past everybody.
+func (c *customer) post(t ledger.Txn) {
+	c.w.t.Helper()
+	t.Org = c.org
+	c.must(c.w.db.InTx(c.w.t.Context(), db.System(), func(tx pgx.Tx) error {
+		_, err := ledger.PostMany(c.w.t.Context(), tx, []ledger.Txn{t})
+		return err
+	}))
+}
+
+// copied adds an event like the customer's first, of another moment, transaction and number of output tokens, at a dollar each.
+func (c *customer) copied(at time.Time, txn ids.ID, dollars int64) {
+	c.w.exec("SELECT ensure_day($1)", ids.Day(ids.At(at)))
+	c.w.exec(`INSERT INTO usage_events SELECT (jsonb_populate_record(e, jsonb_build_object('id', $2::uuid, 'day', $3::date, 'txn_id', $4::uuid, 'output_tokens', $5::bigint,
+		'charged_nano', $5::bigint * 1000000000))).* FROM usage_events e WHERE e.org_id = $1 ORDER BY e.id LIMIT 1`, c.org, ids.At(at), ids.Day(ids.At(at)), txn, dollars)
+	c.w.exec("UPDATE budgets SET settled_nano = settled_nano + $2 WHERE org_id = $1 AND kind = 'balance'", c.org, dollars*int64(money.NanoPerUSD))
 }

@@ -1,0 +1,13 @@
+package invoice
+
+// FailAt makes a service fail at its nth step, counted from 0.
+func FailAt(s *Service, n int, err error) {
+	count := 0
+	s.at = func(string) error {
+		count++
+		if count-1 == n {
+			return err
+		}
+		return nil
+	}
+}
