@@ -107,13 +107,21 @@ func TestAGoneCustomerOpensPages(t *testing.T) {
 func TestTaxIDsAreThePaymentProviders(t *testing.T) {
 	w := newWorld(t)
 	x, session := w.start(50, false)
-	status, _ := w.visit("http://pay.example/pay/"+session, url.Values{"number": {stripefake.CardGood}, "tax_kind": {"eu_vat"}, "tax_value": {"DE123456789"}})
-	if status != http.StatusSeeOther {
-		t.Fatalf("paying with a tax id answers %d", status)
+	pay := "http://pay.example/pay/" + session
+	if status, body := w.visit(pay, nil); status != http.StatusOK || !strings.Contains(body, `name="tax_value"`) || !strings.Contains(body, "</html>") {
+		t.Errorf("%d: %s", status, body)
+	}
+	form := url.Values{"number": {stripefake.CardAuthAlways}, "tax_kind": {"eu_vat"}, "tax_value": {"DE123456789"}}
+	if _, body := w.visit(pay, form); !strings.Contains(body, `type="hidden" name="tax_value" value="DE123456789"`) || !strings.Contains(body, "</html>") {
+		t.Errorf("the bank's question loses the tax id: %s", body)
+	}
+	form.Set("confirmed", "yes")
+	if status, body := w.visit(pay, form); status != http.StatusSeeOther {
+		t.Fatalf("paying with a tax id answers %d: %s", status, body)
 	}
 	page := w.portal()
 	_, body := w.visit(page, nil)
-	if !strings.Contains(body, "DE123456789 (DE), verified") {
+	if !strings.Contains(body, "DE123456789 (DE), verified") || !strings.Contains(body, "</html>") {
 		t.Errorf("%s", body)
 	}
 	if status, body := w.visit(page, url.Values{"tax_kind": {"gb_vat"}, "tax_value": {"<b>"}}); status != http.StatusUnprocessableEntity || !strings.Contains(body, "not a UK VAT number") || strings.Contains(body, "<b>") {
