@@ -2,9 +2,11 @@ package invoice_test
 
 import (
 	"context"
+	"testing"
 	"time"
 
 	"millrace/billing/invoice"
+	"millrace/billing/stripefake"
 	"millrace/internal/ids"
 )
 
@@ -103,3 +105,103 @@ func (s *shop) dies(till *crashing) (died bool) {
 
 // later is behind every claim and pause.
 const later = 7 * time.Hour
+
+// A process dies before or behind each of its calls, in turn: the next one goes on, and there is one invoice, with each line
+// once, paid once.
+func TestACrashAtAnyStepLeavesOneInvoice(t *testing.T) {
+	s := newShop(t)
+	for at, invoices := 0, 0; ; at++ {
+		died := false
+		for _, behind := range []bool{false, true} {
+			s.newOrg()
+			if at%2 == 0 {
+				s.keepCard(stripefake.CardGood)
+			}
+			id := s.bill(10_00, 20_00, 3)
+			till := &crashing{Till: s.gateway.Till(), at: at, behind: behind}
+			died = s.dies(till)
+			s.clock.Advance(later)
+			for range 3 {
+				s.turn()
+				s.clock.Advance(later)
+			}
+			all := s.fake.Invoices()
+			invoices++
+			if len(all) != invoices {
+				t.Fatalf("died at %d, behind=%t: %d invoices of %d", at, behind, len(all), invoices)
+			}
+			there := all[len(all)-1]
+			if len(there.Lines) != 3 || there.Total != 30_03 || there.Attempts > 1 {
+				t.Fatalf("died at %d, behind=%t: %+v", at, behind, there)
+			}
+			if at%2 == 1 {
+				if problem := s.fake.PayInvoice(there.ID, stripefake.Way{Number: stripefake.CardGood}); problem != "" {
+					t.Fatal(problem)
+				}
+				s.hear()
+			}
+			s.wantPaid(id, 30_03)
+		}
+		if !died {
+			if at < 6 {
+				t.Fatalf("only %d calls", at)
+			}
+			return
+		}
+	}
+}
+
+// The payment provider fails at each path, in each way: what it replays under the same key is not waited for forever, and what
+// it did all the same is not done twice.
+func TestWhateverTheProviderFailsAt(t *testing.T) {
+	paths := []string{"/v1/customers", "/v1/invoices", "/v1/invoiceitems", "/v1/invoices/in_", "/v1/credit_notes"}
+	for _, path := range paths {
+		for name, f := range map[string]stripefake.Fault{
+			"a lock timeout":           {Status: 429, Times: 1},
+			"two lock timeouts":        {Status: 429, Times: 2},
+			"a failure":                {Status: 500, Times: 1},
+			"a failure that was none":  {Status: 500, Times: 1, After: true},
+			"two of them":              {Status: 500, Times: 2, After: true},
+			"done when nobody waits":   {Status: 500, Times: 1, Delay: time.Minute},
+			"done long behind the end": {Status: 500, Times: 1, Delay: 4 * time.Minute},
+		} {
+			t.Run(path+" "+name, func(t *testing.T) { survives(t, path, f) })
+		}
+	}
+}
+
+func survives(t *testing.T, path string, f stripefake.Fault) {
+	t.Helper()
+	t.Parallel()
+	s := newShop(t)
+	turns := func(n int) {
+		for range n {
+			_ = s.collect.Turn(t.Context()) // its failures are what this is about
+			s.clock.Advance(20 * time.Minute)
+		}
+	}
+	id := s.bill(10_00, 20_00, 3)
+	f.Path = path
+	s.fake.Fail(f)
+	turns(6)
+	_, err := s.bills.CreditNote(t.Context(), operator, s.org, id, invoice.NoteInput{Cents: 3, Reason: "A present", IdempotencyKey: "n"})
+	s.must(err)
+	turns(4)
+	var open []stripefake.InvoiceView
+	for _, x := range s.fake.Invoices() {
+		if x.Status != "draft" {
+			open = append(open, x)
+		}
+	}
+	if len(open) != 1 || len(open[0].Lines) != 3 || open[0].Total != 30_03 || open[0].Remaining != 30_00 {
+		t.Fatalf("%+v, %+v", s.fake.Invoices(), s.how(id))
+	}
+	if problem := s.fake.PayInvoice(open[0].ID, stripefake.Way{Number: stripefake.CardGood}); problem != "" {
+		t.Fatal(problem)
+	}
+	s.hear()
+	if i := s.get(id); i.State != invoice.Paid || i.Paid != 30_00 {
+		t.Errorf("%+v", i)
+	}
+	s.sound()
+}

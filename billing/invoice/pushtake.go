@@ -67,7 +67,7 @@ func (c *Collector) create(ctx context.Context, v view, after q.InvoicePush) (q.
 	if voided > 0 {
 		number += "-" + strconv.Itoa(voided+1)
 	}
-	days := max(int(v.inv.DueAt.Sub(c.s.now())/day24), 1)
+	days := max(int(v.inv.DueAt.Sub(*v.inv.FinalizedAt)/day24), 1) // not by the clock: a repetition has the same words
 	x, err := c.c.Till.CreateInvoice(ctx, TillInvoice{Org: v.inv.OrgID, Invoice: v.inv.ID, Number: number, Attempt: int(v.push.Attempt), Customer: v.customer, Charge: v.method != "", Days: days,
 		Memo: "Usage of " + v.inv.Month.Format("January 2006")})
 	if err != nil {

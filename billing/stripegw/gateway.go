@@ -149,17 +149,28 @@ func params(ctx context.Context, key string) stripe.Params {
 // CreateCustomer makes an organization known; asked twice on a day it is the same one.
 func (g *Gateway) CreateCustomer(ctx context.Context, c topup.NewCustomer) (string, error) {
 	org := ids.Format(ids.Org, c.Org)
-	p := &stripe.CustomerParams{Params: params(ctx, "customer:"+org+":"+c.After), Name: stripe.String(c.Name)}
+	p := &stripe.CustomerParams{Name: stripe.String(c.Name)}
 	p.AddMetadata("org_id", org)
 	if c.Email != "" {
 		p.Email = stripe.String(c.Email)
 	}
-	x, err := g.customers.New(p)
-	if err != nil {
+	for try := 1; ; try++ {
+		p.Params.Context = ctx
+		p.SetIdempotencyKey("customer:" + org + ":" + c.After + strings.Repeat("+", try-1))
+		x, err := g.customers.New(p)
+		var e *stripe.Error
+		switch {
+		case err == nil:
+			return x.ID, nil
+		case errors.As(err, &e) && replayed(e) && try < maxReplays: // an earlier failure, for a day; a customer too many does no harm
+			continue
+		}
 		return "", translate(err)
 	}
-	return x.ID, nil
 }
+
+// maxReplays is how many failures that are only repeated are gone around.
+const maxReplays = 5
 
 // Forget removes a kept card.
 func (g *Gateway) Forget(ctx context.Context, method string) error {

@@ -43,13 +43,19 @@ func (g *Gateway) Till() *Till {
 // Test reports that no money moves.
 func (t *Till) Test() bool { return t.g.Test() }
 
-// changed is translate for a change under an idempotency key: it says whether the answer repeats an earlier failure.
+// changed is translate for a change under an idempotency key: it says whether the answer repeats an earlier failure, or is
+// refused because other words were used before. Only another attempt leads on then.
 func changed(err error) error {
 	var e *stripe.Error
-	if f := translate(err); !errors.As(err, &e) || e.LastResponse == nil || e.LastResponse.Header.Get("Idempotent-Replayed") != "true" {
+	if f := translate(err); !errors.As(err, &e) || e.Type != stripe.ErrorTypeIdempotency && !replayed(e) {
 		return f
 	}
 	return fault.New(fault.Unavailable, "The payment provider repeats an earlier failure.").WithCode(invoice.CodeReplayed).WithCause(err)
+}
+
+// replayed reports that an answer is that of an earlier request with the same key.
+func replayed(e *stripe.Error) bool {
+	return e.LastResponse != nil && e.LastResponse.Header.Get("Idempotent-Replayed") == "true"
 }
 
 // attemptKey makes a key of a step; another attempt is another key.
