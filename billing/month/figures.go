@@ -80,7 +80,7 @@ var Groups = []string{Revenue, Cash, Deferred, Promotional, Receivable, Costs}
 // Columns describes each column.
 var Columns = [NumColumns]Info{
 	CashCard:            {"cash_received_card", "Received by card", Cash, true},
-	CashHand:            {"cash_received_by_hand", "Received otherwise, recorded by hand", Cash, true},
+	CashHand:            {"cash_received_by_hand", "Received otherwise", Cash, true},
 	CashReturned:        {"cash_returned", "Returned by refunds and disputes", Cash, true},
 	CashFees:            {"cash_fees", "Kept by the payment provider", Cash, true},
 	CashCorrected:       {"cash_corrected", "Corrections", Cash, true},

@@ -14,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"millrace/billing/margin"
+	"millrace/billing/month"
 	"millrace/internal/clock"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
@@ -40,6 +41,9 @@ type Reader interface {
 	Units(ctx context.Context) ([]Unit, error)
 	Unit(ctx context.Context, id ids.ID) (Unit, error)
 	Revenue(ctx context.Context, month report.Span) ([]RevenueRow, error) // settled usage of one UTC calendar month
+	// Months are the accounting months, the newest first; Month is one, with what keeps it from being closed.
+	Months(ctx context.Context) ([]month.Line, error)
+	Month(ctx context.Context, start time.Time) (month.Report, []month.Reason, error)
 	// Margin is revenue beside cost over whole hours, by hour or day; only hours that are accrued are in it.
 	Margin(ctx context.Context, from, to time.Time, hourly bool) (margin.Report, error)
 	Fleets(ctx context.Context) ([]margin.Fleet, error)
@@ -74,6 +78,8 @@ type Writer interface {
 	BookQuarantined(ctx context.Context, who session.Viewer, id ids.ID) error
 	// DismissQuarantined decides that it is never charged, and why. Both decisions are made once.
 	DismissQuarantined(ctx context.Context, who session.Viewer, id ids.ID, why string) error
+	// CloseMonth keeps a month as it is. typed is its name; the form's field is confirm.
+	CloseMonth(ctx context.Context, who session.Viewer, start time.Time, typed string) error
 	// SetGPUPrice says what a GPU-hour of a fleet costs from now on. The form's field is price.
 	SetGPUPrice(ctx context.Context, who session.Viewer, f margin.Fleet, gpuHour money.Nano) error
 	// JoinToken makes a one-time token and the command line that uses it on a new host; "" lets a name be made up. The name
@@ -122,6 +128,7 @@ func Register(g *echo.Group, d Deps) {
 	g.GET(Root+"/revenue", in(p.revenue))
 	g.GET(Root+"/revenue/export", in(p.export))
 	g.GET(Root+"/revenue/export/file", in(p.exportFile))
+	p.registerMonths(g, in)
 	g.GET(marginTop, in(p.margin))
 	g.GET(marginTop+"/price", in(p.gpuPriceForm))
 	g.POST(marginTop+"/price", in(p.setGPUPrice))
@@ -151,9 +158,13 @@ func Register(g *echo.Group, d Deps) {
 func pathID(c echo.Context, prefix string) (ids.ID, error) {
 	id, err := ids.Parse(prefix, c.Param("id"))
 	if err != nil {
-		return ids.Nil, fault.New(fault.NotFound, "There is nothing with this id.").WithCause(err)
+		return ids.Nil, notThere(err)
 	}
 	return id, nil
+}
+
+func notThere(cause error) error {
+	return fault.New(fault.NotFound, "There is nothing with this id.").WithCause(cause)
 }
 
 // paging makes the links of a keyset-paged list.

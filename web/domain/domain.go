@@ -23,6 +23,7 @@ import (
 	"millrace/billing/hook"
 	"millrace/billing/inbox"
 	"millrace/billing/margin"
+	"millrace/billing/month"
 	"millrace/billing/price"
 	"millrace/billing/report"
 	"millrace/billing/topup"
@@ -62,6 +63,7 @@ type Deps struct {
 	Report    *report.Service
 	Exports   *export.Service
 	Margin    *margin.Service
+	Months    *month.Service
 	Topups    *topup.Service
 	Inbox     *inbox.Inbox
 	Lag       Lag

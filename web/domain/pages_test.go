@@ -59,6 +59,10 @@ func (s *shop) everyPage(balance string) []look {
 		{s.staff, model + "/price", []string{"0.5"}},
 		{s.staff, "/admin/revenue?month=2026-11", []string{"Acme Robotics", "demo/large", "Bluefin", "$0.0072"}},
 		{s.staff, "/admin/revenue?month=2026-11&format=csv", []string{"Acme Robotics,demo/large,1,2000,0,200,0.0056", "Acme Robotics,demo/small,5,1610,1800,185,0.00108", "Bluefin,demo/small,1,1000,0,0,0.0005"}},
+		{s.staff, "/admin/months", []string{"November 2026", "open"}},
+		{s.staff, "/admin/months/2026-11", []string{"freezes on 3 Dec 2026", "Ties out with the ledger", "Recognised revenue"}},
+		{s.staff, "/admin/months/2026-11?format=csv", []string{"Customer,Revenue,Breakage"}},
+		{s.staff, "/admin/months/2026-11/close", []string{"It cannot be closed yet", "3 December 2026"}},
 		{s.staff, "/admin/hosts", []string{"gpu-1", "rack-a", "NVIDIA H200", "spare-1"}},
 		{s.staff, "/admin/hosts/" + ids.Format(ids.Host, s.host), []string{"gpu-1", "256 GiB", "small/gpu-1"}},
 		{s.staff, "/admin/units", []string{"small/gpu-1", "large/1", "serving", "starting"}},
@@ -157,5 +161,6 @@ func TestForms(t *testing.T) {
 	if !strings.HasPrefix(to, "/admin/models/") {
 		t.Errorf("after attaching: %s", to)
 	}
+	send(s.staff, "/admin/months/2026-11/close", http.StatusUnprocessableEntity, "confirm", "2026-11")
 	send(s.staff, "/admin/units/"+ids.Format(ids.Unit, s.real)+"/detach", http.StatusSeeOther)
 }

@@ -22,6 +22,7 @@ import (
 	"millrace/billing/export"
 	"millrace/billing/hook"
 	"millrace/billing/margin"
+	"millrace/billing/month"
 	"millrace/billing/price"
 	"millrace/billing/rate"
 	"millrace/billing/report"
@@ -109,7 +110,7 @@ func newWorld(t testing.TB) *world {
 		_ = w.purse.Close(ctx, credit.LogEnd{})
 		_ = w.log.Close(ctx)
 	})
-	w.site = domain.New(domain.Deps{DB: w.db, Tenants: w.tenants, Keys: w.keys, Credit: w.desk, Hooks: hook.New(w.db, w.master, w.clock, false), Alerts: alert.New(w.db, w.clock, publicURL), Prices: w.prices, Report: w.report, Exports: export.New(w.db, w.clock), Margin: margin.New(w.db, w.clock, w.report), Lag: w.lag,
+	w.site = domain.New(domain.Deps{DB: w.db, Tenants: w.tenants, Keys: w.keys, Credit: w.desk, Hooks: hook.New(w.db, w.master, w.clock, false), Alerts: alert.New(w.db, w.clock, publicURL), Prices: w.prices, Report: w.report, Exports: export.New(w.db, w.clock), Margin: margin.New(w.db, w.clock, w.report), Months: month.New(w.db, w.clock), Lag: w.lag,
 		Catalogue: w.models, Fleet: w.hub, Clock: w.clock, HubURL: hubURL})
 	w.console = httptest.NewServer(web.New(web.Deps{Auth: w.site.Auth, Customer: w.site.Customer, Change: w.site.Change, Hooks: w.site.Hooks, Business: w.site.Business,
 		Operate: w.site.Operate, Live: live.NewHub(), Clock: w.clock, Log: slog.New(failing{t, slog.DiscardHandler}), PublicURL: publicURL}))

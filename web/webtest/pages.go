@@ -70,7 +70,7 @@ func Pages() []Page {
 	}
 	out = append(out, operatorPages()...)
 	for name, who := range map[string]string{"": Member, "keys": Member, "usage": Member, "requests": Member, "playground": Member, "models": Member, "billing": Member, "billing/credits": Member, "billing/payment": Member,
-		"admin": Operator, "admin/customers": Operator, "admin/models": Operator, "admin/revenue": Operator, "admin/margin": Operator, "admin/hosts": Operator, "admin/units": Operator, "admin/reconcile": Operator, "admin/exceptions": Operator, "admin/payments": Operator} {
+		"admin": Operator, "admin/customers": Operator, "admin/models": Operator, "admin/revenue": Operator, "admin/months": Operator, "admin/margin": Operator, "admin/hosts": Operator, "admin/units": Operator, "admin/reconcile": Operator, "admin/exceptions": Operator, "admin/payments": Operator} {
 		out = append(out, Page{Name: "empty-" + name, Path: "/" + name, Who: who, State: Fresh})
 	}
 	return out
@@ -100,6 +100,14 @@ func operatorPages() []Page {
 		{Name: "admin-price-terms-bad", Path: model + "/price", Who: Operator, Form: "input=0.28&output=0.90&tier1_above=x&tier1_input=0.30&window1_from=22:00&batch_percent=half&step=preview", Status: 422},
 		{Name: "admin-price-cancel", Path: model + "/versions/" + ids.Format(ids.Price, id(kindPrice, 90)) + "/cancel", Who: Operator},
 		{Name: "admin-revenue", Path: "/admin/revenue", Who: Operator},
+		{Name: "admin-months", Path: "/admin/months", Who: Operator},
+		{Name: "admin-month-open", Path: "/admin/months/2026-11", Who: Operator},
+		{Name: "admin-month-waits", Path: "/admin/months/2026-10", Who: Operator},
+		{Name: "admin-month-frozen", Path: "/admin/months/2026-09", Who: Operator},
+		{Name: "admin-month-closed", Path: "/admin/months/2026-08", Who: Operator},
+		{Name: "admin-month-close", Path: "/admin/months/2026-09/close", Who: Operator},
+		{Name: "admin-month-close-bad", Path: "/admin/months/2026-09/close", Who: Operator, Form: "confirm=september", Status: 422},
+		{Name: "admin-month-close-not", Path: "/admin/months/2026-10/close", Who: Operator},
 		{Name: "admin-margin", Path: "/admin/margin", Who: Operator},
 		{Name: "admin-gpu-price", Path: "/admin/margin/price?provider=own&region=berlin&kind=reserved", Who: Operator},
 		{Name: "admin-gpu-price-refused", Path: "/admin/margin/price", Who: Operator, Form: "provider=own&region=berlin&kind=reserved&price=cheap", Status: 422},

@@ -48,6 +48,8 @@ type world struct {
 	moneys   moneyWorld
 	pay      paying
 	till     admin.PaymentsState
+
+	septemberClosed bool
 }
 
 func usd(s string) money.Nano {

@@ -20,6 +20,7 @@ import (
 	"millrace/billing/hook"
 	"millrace/billing/inbox"
 	"millrace/billing/margin"
+	"millrace/billing/month"
 	"millrace/billing/price"
 	"millrace/billing/rate"
 	"millrace/billing/report"
@@ -51,6 +52,7 @@ type Server struct {
 	Prices    *price.Service
 	Report    *report.Service
 	Margin    *margin.Service
+	Months    *month.Service
 	Topups    *topup.Service
 	Inbox     *inbox.Inbox
 	Catalogue *catalogue.Catalogue
@@ -100,6 +102,7 @@ func (s *Server) start(ctx context.Context) error {
 	s.Report = report.New(c.DB, c.Clock)
 	s.Margin = margin.New(c.DB, c.Clock, s.Report)
 	s.Prices.SetCosts(s.Margin)
+	s.Months = month.New(c.DB, c.Clock)
 	if err := s.openPayments(); err != nil {
 		return err
 	}
