@@ -64,10 +64,11 @@ func (r *reader) sums(ctx context.Context, each func(page) error) error {
 	return nil
 }
 
+// quarter is the length of a rollup; a span's ends need not lie on one.
+const quarter = 15 * time.Minute
+
 func (r *reader) sumsOfDay(ctx context.Context, at, start, stop time.Time, after ids.ID, each func(page) error) error {
 	for {
-		// Rollups are of quarters of an hour: the span's ends need not be.
-		const quarter = 15 * time.Minute
 		orgs, err := r.q.ExportOrgs(ctx, q.ExportOrgsParams{Start: start.Truncate(quarter), Stop: stop, AfterOrg: after, MaxRows: orgsAtOnce})
 		if err != nil {
 			return fmt.Errorf("export: organizations of %s: %w", at.Format(time.DateOnly), err)
@@ -75,7 +76,12 @@ func (r *reader) sumsOfDay(ctx context.Context, at, start, stop time.Time, after
 		if len(orgs) == 0 {
 			return nil
 		}
-		rows, err := r.q.ExportSums(ctx, q.ExportSumsParams{Orgs: orgs, FromDay: dayOf(start.Add(-slack)), ToDay: dayOf(stop.Add(slack)),
+		whole, wholeEnd := start.Add(quarter-1).Truncate(quarter), stop.Truncate(quarter)
+		if wholeEnd.Before(whole) {
+			wholeEnd = whole
+		}
+		rows, err := r.q.ExportSums(ctx, q.ExportSumsParams{Orgs: orgs, WholeStart: whole, WholeStop: wholeEnd,
+			Ragged: !whole.Equal(start) || !wholeEnd.Equal(stop), FromDay: dayOf(start.Add(-slack)), ToDay: dayOf(stop.Add(slack)),
 			FromID: firstID(start.Add(-slack)), ToID: firstID(stop.Add(slack)), Start: start, Stop: stop})
 		if err != nil {
 			return fmt.Errorf("export: sums of %s: %w", at.Format(time.DateOnly), err)

@@ -195,11 +195,13 @@ type cell struct {
 	project ids.ID
 	key     ids.ID
 	model   ids.ID
+	version ids.ID
+	service string // as usage_events.service_tier
 }
 
 func compareCells(a, b cell) int {
 	return cmp.Or(compareIDs(a.org, b.org), cmp.Compare(a.bucket, b.bucket), compareIDs(a.project, b.project),
-		compareIDs(a.key, b.key), compareIDs(a.model, b.model))
+		compareIDs(a.key, b.key), compareIDs(a.model, b.model), compareIDs(a.version, b.version), cmp.Compare(a.service, b.service))
 }
 
 // sums is what a rollup row gains.
@@ -233,7 +235,7 @@ func (p *pass) addRollups(ctx context.Context) error {
 	}
 	cells := make(map[cell]*sums)
 	for _, e := range p.finals {
-		key := cell{e.ev.Org, time.UnixMilli(e.ev.StartedMS).Truncate(bucketSize).Unix(), e.ev.Project, e.ev.Key, e.ev.Model}
+		key := cell{e.ev.Org, time.UnixMilli(e.ev.StartedMS).Truncate(bucketSize).Unix(), e.ev.Project, e.ev.Key, e.ev.Model, e.version, string(e.ev.Service)}
 		s := cells[key]
 		if s == nil {
 			s = &sums{}
@@ -246,6 +248,7 @@ func (p *pass) addRollups(ctx context.Context) error {
 		s := cells[k]
 		a.Orgs, a.Buckets = append(a.Orgs, k.org), append(a.Buckets, time.Unix(k.bucket, 0).UTC())
 		a.Projects, a.Keys, a.Models = append(a.Projects, k.project), append(a.Keys, k.key), append(a.Models, k.model)
+		a.Versions, a.Services = append(a.Versions, k.version), append(a.Services, k.service)
 		a.Requests, a.Errors = append(a.Requests, s.requests), append(a.Errors, s.errors)
 		a.Input, a.Cached = append(a.Input, s.usage[usage.Input]), append(a.Cached, s.usage[usage.Cached])
 		a.CacheWrite, a.Output = append(a.CacheWrite, s.usage[usage.CacheWrite]), append(a.Output, s.usage[usage.Output])

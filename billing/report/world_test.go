@@ -101,7 +101,7 @@ func (w *world) roll(rows ...row) {
 	var batch pgx.Batch
 	for _, r := range rows {
 		batch.Queue(`INSERT INTO usage_rollups VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
-			ON CONFLICT (org_id, bucket, project_id, key_id, model_id) DO UPDATE SET requests = usage_rollups.requests + excluded.requests,
+			ON CONFLICT (org_id, bucket, project_id, key_id, model_id, price_version_id, service_tier) DO UPDATE SET requests = usage_rollups.requests + excluded.requests,
 			errors = usage_rollups.errors + excluded.errors, input_tokens = usage_rollups.input_tokens + excluded.input_tokens,
 			cached_tokens = usage_rollups.cached_tokens + excluded.cached_tokens, output_tokens = usage_rollups.output_tokens + excluded.output_tokens,
 			charged_nano = usage_rollups.charged_nano + excluded.charged_nano, saved_nano = usage_rollups.saved_nano + excluded.saved_nano,

@@ -209,26 +209,37 @@ func (q *Queries) ExportRequests(ctx context.Context, arg ExportRequestsParams) 
 }
 
 const exportSums = `-- name: ExportSums :many
-SELECT e.org_id, e.project_id, e.model_id, e.price_version_id, e.service_tier, sum(e.requests)::bigint AS requests,
-       sum(e.input_tokens)::bigint AS input_tokens, sum(e.cached_tokens)::bigint AS cached_tokens,
-       sum(e.cache_write_tokens)::bigint AS cache_write_tokens, sum(e.output_tokens)::bigint AS output_tokens,
-       sum(e.reasoning_tokens)::bigint AS reasoning_tokens, sum(e.image_tokens)::bigint AS image_tokens,
-       sum(e.audio_tokens)::bigint AS audio_tokens, sum(e.charged_nano)::bigint AS charged_nano,
-       sum(e.overrun_nano)::bigint AS overrun_nano, sum(e.saved_nano)::bigint AS saved_nano
-  FROM usage_events e
- WHERE e.org_id = ANY($1::uuid[]) AND e.day BETWEEN $2::date AND $3::date
-   AND e.id >= $4 AND e.id < $5 AND e.started_at >= $6 AND e.started_at < $7
+SELECT u.org_id, u.project_id, u.model_id, u.price_version_id, u.service_tier, sum(u.requests)::bigint AS requests,
+       sum(u.input_tokens)::bigint AS input_tokens, sum(u.cached_tokens)::bigint AS cached_tokens,
+       sum(u.cache_write_tokens)::bigint AS cache_write_tokens, sum(u.output_tokens)::bigint AS output_tokens,
+       sum(u.reasoning_tokens)::bigint AS reasoning_tokens, sum(u.image_tokens)::bigint AS image_tokens,
+       sum(u.audio_tokens)::bigint AS audio_tokens, sum(u.charged_nano)::bigint AS charged_nano,
+       sum(u.overrun_nano)::bigint AS overrun_nano, sum(u.saved_nano)::bigint AS saved_nano
+  FROM (SELECT r.org_id, r.project_id, r.model_id, r.price_version_id, r.service_tier, r.requests, r.input_tokens, r.cached_tokens, r.cache_write_tokens,
+               r.output_tokens, r.reasoning_tokens, r.image_tokens, r.audio_tokens, r.charged_nano, r.overrun_nano, r.saved_nano
+          FROM usage_rollups r
+         WHERE r.org_id = ANY($1::uuid[]) AND r.bucket >= $2 AND r.bucket < $3
+        UNION ALL
+        SELECT e.org_id, e.project_id, e.model_id, e.price_version_id, e.service_tier, e.requests, e.input_tokens, e.cached_tokens, e.cache_write_tokens,
+               e.output_tokens, e.reasoning_tokens, e.image_tokens, e.audio_tokens, e.charged_nano, e.overrun_nano, e.saved_nano
+          FROM usage_events e
+         WHERE $4::boolean AND e.org_id = ANY($1::uuid[]) AND e.day BETWEEN $5::date AND $6::date
+           AND e.id >= $7 AND e.id < $8 AND e.started_at >= $9 AND e.started_at < $10
+           AND NOT (e.started_at >= $2 AND e.started_at < $3)) u
  GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
 `
 
 type ExportSumsParams struct {
-	Orgs    []ids.ID
-	FromDay time.Time
-	ToDay   time.Time
-	FromID  ids.ID
-	ToID    ids.ID
-	Start   time.Time
-	Stop    time.Time
+	Orgs       []ids.ID
+	WholeStart time.Time
+	WholeStop  time.Time
+	Ragged     bool
+	FromDay    time.Time
+	ToDay      time.Time
+	FromID     ids.ID
+	ToID       ids.ID
+	Start      time.Time
+	Stop       time.Time
 }
 
 type ExportSumsRow struct {
@@ -250,10 +261,14 @@ type ExportSumsRow struct {
 	SavedNano        int64
 }
 
-// The usage of some organizations that started in a span, by project, model, price version and service tier.
+// The usage of some organizations that started in a span, by project, model, price version and service tier: whole quarters of
+// an hour from rollups, the span's ragged ends, if it has any, from the requests.
 func (q *Queries) ExportSums(ctx context.Context, arg ExportSumsParams) ([]ExportSumsRow, error) {
 	rows, err := q.db.Query(ctx, exportSums,
 		arg.Orgs,
+		arg.WholeStart,
+		arg.WholeStop,
+		arg.Ragged,
 		arg.FromDay,
 		arg.ToDay,
 		arg.FromID,

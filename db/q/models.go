@@ -791,6 +791,8 @@ type UsageRollup struct {
 	TtftMsSum        int64
 	TtftCount        int64
 	DecodeMsSum      int64
+	PriceVersionID   ids.ID
+	ServiceTier      string
 }
 
 type User struct {

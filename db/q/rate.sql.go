@@ -13,22 +13,23 @@ import (
 )
 
 const addRollups = `-- name: AddRollups :exec
-INSERT INTO usage_rollups AS r (org_id, bucket, project_id, key_id, model_id, requests, errors,
+INSERT INTO usage_rollups AS r (org_id, bucket, project_id, key_id, model_id, price_version_id, service_tier, requests, errors,
   input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, image_tokens, audio_tokens,
   charged_nano, overrun_nano, saved_nano, ttft_ms_sum, ttft_count, decode_ms_sum)
-SELECT a.org_id, a.bucket, a.project_id, a.key_id, a.model_id, a.requests, a.errors, a.input_tokens, a.cached_tokens, a.cache_write_tokens, a.output_tokens, a.reasoning_tokens, a.image_tokens, a.audio_tokens, a.charged_nano, a.overrun_nano, a.saved_nano, a.ttft_ms_sum, a.ttft_count, a.decode_ms_sum FROM (SELECT
+SELECT a.org_id, a.bucket, a.project_id, a.key_id, a.model_id, a.price_version_id, a.service_tier, a.requests, a.errors, a.input_tokens, a.cached_tokens, a.cache_write_tokens, a.output_tokens, a.reasoning_tokens, a.image_tokens, a.audio_tokens, a.charged_nano, a.overrun_nano, a.saved_nano, a.ttft_ms_sum, a.ttft_count, a.decode_ms_sum FROM (SELECT
   unnest($1::uuid[]) AS org_id, unnest($2::timestamptz[]) AS bucket,
   unnest($3::uuid[]) AS project_id, unnest($4::uuid[]) AS key_id,
-  unnest($5::uuid[]) AS model_id, unnest($6::bigint[]) AS requests,
-  unnest($7::bigint[]) AS errors, unnest($8::bigint[]) AS input_tokens,
-  unnest($9::bigint[]) AS cached_tokens, unnest($10::bigint[]) AS cache_write_tokens,
-  unnest($11::bigint[]) AS output_tokens, unnest($12::bigint[]) AS reasoning_tokens,
-  unnest($13::bigint[]) AS image_tokens, unnest($14::bigint[]) AS audio_tokens,
-  unnest($15::bigint[]) AS charged_nano, unnest($16::bigint[]) AS overrun_nano,
-  unnest($17::bigint[]) AS saved_nano, unnest($18::bigint[]) AS ttft_ms_sum,
-  unnest($19::bigint[]) AS ttft_count, unnest($20::bigint[]) AS decode_ms_sum) a
-ORDER BY a.org_id, a.bucket, a.project_id, a.key_id, a.model_id
-ON CONFLICT (org_id, bucket, project_id, key_id, model_id) DO UPDATE SET
+  unnest($5::uuid[]) AS model_id, unnest($6::uuid[]) AS price_version_id,
+  unnest($7::text[]) AS service_tier, unnest($8::bigint[]) AS requests,
+  unnest($9::bigint[]) AS errors, unnest($10::bigint[]) AS input_tokens,
+  unnest($11::bigint[]) AS cached_tokens, unnest($12::bigint[]) AS cache_write_tokens,
+  unnest($13::bigint[]) AS output_tokens, unnest($14::bigint[]) AS reasoning_tokens,
+  unnest($15::bigint[]) AS image_tokens, unnest($16::bigint[]) AS audio_tokens,
+  unnest($17::bigint[]) AS charged_nano, unnest($18::bigint[]) AS overrun_nano,
+  unnest($19::bigint[]) AS saved_nano, unnest($20::bigint[]) AS ttft_ms_sum,
+  unnest($21::bigint[]) AS ttft_count, unnest($22::bigint[]) AS decode_ms_sum) a
+ORDER BY a.org_id, a.bucket, a.project_id, a.key_id, a.model_id, a.price_version_id, a.service_tier
+ON CONFLICT (org_id, bucket, project_id, key_id, model_id, price_version_id, service_tier) DO UPDATE SET
   requests = r.requests + excluded.requests, errors = r.errors + excluded.errors,
   input_tokens = r.input_tokens + excluded.input_tokens, cached_tokens = r.cached_tokens + excluded.cached_tokens,
   cache_write_tokens = r.cache_write_tokens + excluded.cache_write_tokens, output_tokens = r.output_tokens + excluded.output_tokens,
@@ -45,6 +46,8 @@ type AddRollupsParams struct {
 	Projects    []ids.ID
 	Keys        []ids.ID
 	Models      []ids.ID
+	Versions    []ids.ID
+	Services    []string
 	Requests    []int64
 	Errors      []int64
 	Input       []int64
@@ -69,6 +72,8 @@ func (q *Queries) AddRollups(ctx context.Context, arg AddRollupsParams) error {
 		arg.Projects,
 		arg.Keys,
 		arg.Models,
+		arg.Versions,
+		arg.Services,
 		arg.Requests,
 		arg.Errors,
 		arg.Input,

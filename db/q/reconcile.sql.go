@@ -111,14 +111,15 @@ func (q *Queries) EventsAgainstLedger(ctx context.Context) ([]EventsAgainstLedge
 
 const eventsAgainstRollups = `-- name: EventsAgainstRollups :many
 WITH e AS (
-  SELECT org_id, date_bin('15 minutes', started_at, 'epoch') AS bucket, project_id, key_id, model_id, count(*) AS requests,
+  SELECT org_id, date_bin('15 minutes', started_at, 'epoch') AS bucket, project_id, key_id, model_id, price_version_id, service_tier, count(*) AS requests,
     sum(input_tokens) AS input, sum(cached_tokens) AS cached, sum(cache_write_tokens) AS cache_write, sum(output_tokens) AS output,
     sum(reasoning_tokens) AS reasoning, sum(image_tokens) AS image, sum(audio_tokens) AS audio,
     sum(charged_nano) AS charged, sum(overrun_nano) AS overrun, sum(saved_nano) AS saved
-  FROM usage_events GROUP BY 1, 2, 3, 4, 5
+  FROM usage_events GROUP BY 1, 2, 3, 4, 5, 6, 7
 ), v AS (
   SELECT x.name, x.l, x.r FROM e
   FULL JOIN usage_rollups u ON u.org_id = e.org_id AND u.bucket = e.bucket AND u.project_id = e.project_id AND u.key_id = e.key_id AND u.model_id = e.model_id
+    AND u.price_version_id = e.price_version_id AND u.service_tier = e.service_tier
   CROSS JOIN LATERAL (SELECT
     unnest(ARRAY['requests', 'input tokens', 'cached tokens', 'cache write tokens', 'output tokens', 'reasoning tokens', 'image tokens', 'audio tokens',
                  'charged', 'overrun', 'saved']) AS name,

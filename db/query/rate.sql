@@ -157,13 +157,14 @@ FROM (SELECT unnest(sqlc.arg(groups)::int[]) AS grp, unnest(sqlc.arg(ids)::uuid[
   unnest(sqlc.arg(ended_ms)::bigint[]) AS ended_ms) e;
 
 -- name: AddRollups :exec
-INSERT INTO usage_rollups AS r (org_id, bucket, project_id, key_id, model_id, requests, errors,
+INSERT INTO usage_rollups AS r (org_id, bucket, project_id, key_id, model_id, price_version_id, service_tier, requests, errors,
   input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, image_tokens, audio_tokens,
   charged_nano, overrun_nano, saved_nano, ttft_ms_sum, ttft_count, decode_ms_sum)
 SELECT a.* FROM (SELECT
   unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(buckets)::timestamptz[]) AS bucket,
   unnest(sqlc.arg(projects)::uuid[]) AS project_id, unnest(sqlc.arg(keys)::uuid[]) AS key_id,
-  unnest(sqlc.arg(models)::uuid[]) AS model_id, unnest(sqlc.arg(requests)::bigint[]) AS requests,
+  unnest(sqlc.arg(models)::uuid[]) AS model_id, unnest(sqlc.arg(versions)::uuid[]) AS price_version_id,
+  unnest(sqlc.arg(services)::text[]) AS service_tier, unnest(sqlc.arg(requests)::bigint[]) AS requests,
   unnest(sqlc.arg(errors)::bigint[]) AS errors, unnest(sqlc.arg(input)::bigint[]) AS input_tokens,
   unnest(sqlc.arg(cached)::bigint[]) AS cached_tokens, unnest(sqlc.arg(cache_write)::bigint[]) AS cache_write_tokens,
   unnest(sqlc.arg(output)::bigint[]) AS output_tokens, unnest(sqlc.arg(reasoning)::bigint[]) AS reasoning_tokens,
@@ -171,8 +172,8 @@ SELECT a.* FROM (SELECT
   unnest(sqlc.arg(charged)::bigint[]) AS charged_nano, unnest(sqlc.arg(overrun)::bigint[]) AS overrun_nano,
   unnest(sqlc.arg(saved)::bigint[]) AS saved_nano, unnest(sqlc.arg(ttft_ms_sum)::bigint[]) AS ttft_ms_sum,
   unnest(sqlc.arg(ttft_count)::bigint[]) AS ttft_count, unnest(sqlc.arg(decode_ms_sum)::bigint[]) AS decode_ms_sum) a
-ORDER BY a.org_id, a.bucket, a.project_id, a.key_id, a.model_id
-ON CONFLICT (org_id, bucket, project_id, key_id, model_id) DO UPDATE SET
+ORDER BY a.org_id, a.bucket, a.project_id, a.key_id, a.model_id, a.price_version_id, a.service_tier
+ON CONFLICT (org_id, bucket, project_id, key_id, model_id, price_version_id, service_tier) DO UPDATE SET
   requests = r.requests + excluded.requests, errors = r.errors + excluded.errors,
   input_tokens = r.input_tokens + excluded.input_tokens, cached_tokens = r.cached_tokens + excluded.cached_tokens,
   cache_write_tokens = r.cache_write_tokens + excluded.cache_write_tokens, output_tokens = r.output_tokens + excluded.output_tokens,

@@ -16,8 +16,8 @@ import (
 )
 
 // BooksCmd measures what a large book costs: the rater, the console's pages and the first rows of exports, before and after
-// many requests were booked. Every request has a booking of its own, as under a low and steady load; a fifth of all are one
-// customer's, and the pages are that customer's and the operator's.
+// many requests were booked. A fifth of all are one customer's, each booked alone, as under a low and steady load; the others'
+// are booked four at a time. The pages are that customer's and the operator's.
 type BooksCmd struct {
 	Requests  int64  `help:"Booked requests." default:"50000000"`
 	Days      int    `help:"Days that they are spread over, up to now." default:"30"`
@@ -25,7 +25,7 @@ type BooksCmd struct {
 	Samples   int    `help:"How often each page is fetched." default:"40"`
 	Rated     int    `help:"Events of a round of the rater, before and after." default:"200000"`
 	JSON      bool   `name:"json" help:"Print the report as JSON."`
-	Dir       string `help:"Where the temporary data folder is made: about 1 GB for a million requests." placeholder:"DIR"`
+	Dir       string `help:"Where the temporary data folder is made: about 1 GB for 1.5 million requests." placeholder:"DIR"`
 }
 
 // Limits of the flags.

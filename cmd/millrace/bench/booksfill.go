@@ -149,30 +149,32 @@ var fillCustomers = []string{
 	asOwner, `ANALYZE bench_customers`, `ANALYZE bench_keys`, `ANALYZE bench_models`,
 }
 
-// fillOneDay makes a day's requests at equal distances, each with a ledger transaction of its own, and the sums of both.
+// fillOneDay makes a day's requests, five at a time at equal distances: one of the first customer's, four of another's, each
+// with a booking. Then the sums of both.
 var fillOneDay = []string{
 	asSystem, `SELECT ensure_day(@day)`,
 	`INSERT INTO usage_events (org_id, day, id, project_id, key_id, model_id, price_version_id, epoch_id, txn_id, input_tokens, cached_tokens, cache_write_tokens,
 			output_tokens, reasoning_tokens, image_tokens, audio_tokens, requests, charged_nano, overrun_nano, ending, status, estimated, streamed, dialect, started_at, first_token_at, ended_at)
 		SELECT c.org_id, @day::date, (s.ms || '70008' || lpad(to_hex(s.n), 15, '0'))::uuid, c.project_id, c.key_id, m.model_id, m.version_id, m.version_id,
-			(s.ms || '70009' || lpad(to_hex(s.n), 15, '0'))::uuid, 1200 + s.n % 700, s.n % 512, 0, 150 + s.n % 90, 0, 0, 0, 1,
+			(s.ms || CASE WHEN s.customer = 0 THEN '70009' ELSE '7000a' END || lpad(to_hex(s.n / 5), 15, '0'))::uuid, 1200 + s.n % 700, s.n % 512, 0, 150 + s.n % 90, 0, 0, 0, 1,
 			(1200 + s.n % 700) * 1000 + (s.n % 512) * 100 + (150 + s.n % 90) * 2000, 0, CASE WHEN s.n % 97 = 0 THEN 'client_left' ELSE 'complete' END, 200, false, true, 'chat',
 			s.at, s.at + interval '210 ms', s.at + interval '2 s'
 		FROM (SELECT n, at, lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') AS ms,
-				CASE WHEN n % 5 = 0 THEN 0 ELSE (1 + (n * 2654435761) % (@customers - 1))::int END AS customer
-			FROM generate_series(0, @requests::bigint - 1) n, LATERAL (SELECT @day::timestamptz + n * (interval '86400 s' / @requests::float8) AS at) t) s
+				CASE WHEN n % 5 = 0 THEN 0 ELSE (1 + (n / 5 * 2654435761) % (@customers - 1))::int END AS customer
+			FROM generate_series(0, @requests::bigint - 1) n, LATERAL (SELECT @day::timestamptz + n / 5 * 5 * (interval '86400 s' / @requests::float8) AS at) t) s
 		JOIN bench_keys c ON c.n = s.customer AND c.k = (s.n / 5) % c.keys
 		JOIN bench_models m ON m.m = CASE WHEN s.customer = 0 THEN (s.n / 100) % 4 ELSE s.customer % 4 END`,
-	`INSERT INTO ledger_txns (org_id, day, id, kind, memo) SELECT org_id, day, txn_id, 'usage', '1 requests' FROM usage_events WHERE day = @day::date ORDER BY id`,
+	`INSERT INTO ledger_txns (org_id, day, id, kind, memo) SELECT org_id, day, txn_id, 'usage', count(*) || ' requests' FROM usage_events WHERE day = @day::date GROUP BY 1, 2, 3 ORDER BY 3`,
 	`INSERT INTO ledger_entries (org_id, day, txn_id, account, amount_nano)
-		SELECT e.org_id, e.day, e.txn_id, a.account, a.sign * e.charged_nano
-		FROM usage_events e, (VALUES ('receivable', 1), ('revenue', -1)) a (account, sign) WHERE e.day = @day::date`,
+		SELECT e.org_id, e.day, e.txn_id, a.account, a.sign * e.charged
+		FROM (SELECT org_id, day, txn_id, sum(charged_nano)::bigint AS charged FROM usage_events WHERE day = @day::date GROUP BY 1, 2, 3) e,
+			(VALUES ('receivable', 1), ('revenue', -1)) a (account, sign)`,
 	`INSERT INTO ledger_days (org_id, day, kind, usage_month, account, amount_nano)
 		SELECT org_id, day, 'usage', date_trunc('month', day)::date, account, sum(amount_nano) FROM ledger_entries WHERE day = @day::date GROUP BY org_id, day, account`,
 	`INSERT INTO usage_rollups SELECT org_id, to_timestamp(floor(extract(epoch FROM started_at) / 900) * 900) AS bucket, project_id, key_id, model_id, count(*),
 			count(*) FILTER (WHERE ending <> 'complete'), sum(input_tokens), sum(cached_tokens), 0, sum(output_tokens), 0, 0, 0, sum(charged_nano), 0, 0,
-			210 * count(*), count(*), 1790 * count(*)
-		FROM usage_events WHERE day = @day::date GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2`,
+			210 * count(*), count(*), 1790 * count(*), price_version_id, ''
+		FROM usage_events WHERE day = @day::date GROUP BY org_id, bucket, project_id, key_id, model_id, price_version_id ORDER BY 1, 2`,
 }
 
 var fillSums = []string{
