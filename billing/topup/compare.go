@@ -141,6 +141,10 @@ func (c *comparison) payment(ctx context.Context, p Payment) error {
 	if c.At.Sub(p.Created) < compareGrace {
 		return nil
 	}
+	if again(t, p) {
+		c.differ(p.ID, p.Topup, "a second payment of %s for a top-up that %s paid already: give it back at the payment provider", dollars(p.Cents), text(t.PaymentID))
+		return nil
+	}
 	c.differ(p.ID, p.Topup, "paid %s, back %s, by the payment provider; here it is %s with %s, back %s", dollars(p.Cents), dollars(p.Refunded+p.Disputed), t.State, dollars(t.Cents), dollars(t.ClawedCents))
 	return nil
 }
@@ -151,8 +155,16 @@ func agrees(t q.Topup, p Payment) bool {
 	if p.State != PaymentSucceeded {
 		return text(t.PaymentID) != p.ID || State(t.State) != Succeeded
 	}
+	if again(t, p) {
+		return p.Refunded+p.Disputed >= p.Cents
+	}
 	return State(t.State) == Succeeded && text(t.PaymentID) == p.ID && t.Cents == p.Cents && t.ClawedCents == min(t.Cents, p.Refunded+p.Disputed) &&
 		(t.FeeCents != 0 || p.Fee == 0)
+}
+
+// again reports that money came by more than one attempt of a top-up. It gives no credit.
+func again(t q.Topup, p Payment) bool {
+	return State(t.State) == Succeeded && text(t.PaymentID) != p.ID
 }
 
 // unlisted finds credit that was given for payments that the payment provider does not list. What was paid since the

@@ -3,6 +3,7 @@ package topup_test
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -220,6 +221,32 @@ func TestARetryKeepsToALoweredTarget(t *testing.T) {
 	w.turn()
 	if list := w.autos(); len(list) != 2 || list[1].State != topup.Expired || list[0].Amount != usd(40) || w.books().available != usd(50) {
 		t.Errorf("%+v, balance %s", list, w.books().available)
+	}
+	w.sound()
+}
+
+// A charge that outlasts all patience is a second payment: no credit comes of it, and operators see it until it went back.
+func TestASecondPaymentIsListed(t *testing.T) {
+	w := newWorld(t)
+	w.allow(stripefake.CardGood, 20, 100, 500)
+	w.fake.Fail(stripefake.Fault{Path: "/v1/payment_intents", Times: 1, Status: http.StatusInternalServerError, Delay: time.Hour})
+	for range 35 {
+		_ = w.topups.Turn(t.Context())
+		w.clock.Advance(2 * time.Minute)
+	}
+	w.hear(w.fake.Messages())
+	if w.taken() != 2 || len(w.autos()) != 1 || w.books().available != usd(100) {
+		t.Fatalf("charged %d times, balance %s", w.taken(), w.books().available)
+	}
+	w.clock.Advance(10 * time.Minute)
+	c, err := w.topups.Compare(t.Context(), w.inbox)
+	if err != nil || len(c.Differences) != 1 || !strings.Contains(c.Differences[0].What, "a second payment of $90.00") {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	w.must(w.fake.Refund(c.Differences[0].Payment, 90_00))
+	w.hear(w.fake.Messages())
+	if c, err = w.topups.Compare(t.Context(), w.inbox); err != nil || len(c.Differences) != 0 || w.books().available != usd(100) {
+		t.Errorf("after it went back: %+v, %v, balance %s", c, err, w.books().available)
 	}
 	w.sound()
 }
