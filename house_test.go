@@ -50,6 +50,8 @@ var rules = []rule{
 		why: "the payment provider stays in one room, so that its version can move"},
 	{from: "...", never: []string{"github.com/parquet-go/parquet-go/..."}, except: []string{"billing/export"},
 		why: "columns and their types are decided in one place"},
+	{from: "...", never: []string{"github.com/johnfercher/maroto/v2/...", "golang.org/x/image/..."}, except: []string{"billing/invoice"},
+		why: "documents are drawn in one place, so that what draws them can be replaced"},
 }
 
 type pkg struct {

@@ -11,3 +11,5 @@ func FailAt(s *Service, n int, err error) {
 		return nil
 	}
 }
+
+var Document = document
