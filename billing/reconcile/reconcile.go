@@ -1,7 +1,8 @@
 // Package reconcile proves that the books agree with what was delivered: engine tokens by the agents' journals = usage
-// events = rollups = ledger = budgets, every difference in a class of its own, and none unexplained.
+// events = rollups = ledger = budgets = invoices, every difference in a class of its own, and none unexplained.
 //
-// It owns reconcile_runs and nothing that it compares; it never repairs. It does not know engines or invoices.
+// It owns reconcile_runs and nothing that it compares; it never repairs. It does not know engines, and works out anew what an
+// invoice is about instead of asking billing/invoice.
 //
 // Words. Watermark: the moment up to which everything is compared; the log is rated to it. Class: why two sides may
 // differ: an answer that was cut, a probe, an attempt that was abandoned. Explained: the difference has such a reason.
@@ -137,7 +138,7 @@ func (c *Config) compare(ctx context.Context, watermark time.Time, rated bool) (
 			what string
 			do   func(context.Context, pgx.Tx, *Report) error
 		}{
-			{"tokens", c.tokens}, {"rollups", rollups}, {"ledger", books}, {"budgets", budgets}, {"exceptions", exceptions},
+			{"tokens", c.tokens}, {"rollups", rollups}, {"ledger", books}, {"budgets", budgets}, {"invoices", invoices}, {"exceptions", exceptions},
 		} {
 			if err := part.do(ctx, tx, r); err != nil {
 				return fmt.Errorf("reconcile: %s: %w", part.what, err)

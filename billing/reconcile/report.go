@@ -19,6 +19,7 @@ const (
 	Budgets  = "budgets"
 	Log      = "log"
 	Payments = "payments"
+	Invoices = "invoices"
 )
 
 // Units of a line.

@@ -58,6 +58,33 @@ func (q *Queries) BalancesAgainstLedger(ctx context.Context) (BalancesAgainstLed
 	return i, err
 }
 
+const dueAgainstReceivable = `-- name: DueAgainstReceivable :one
+WITH r AS (
+  SELECT e.org_id, sum(e.amount_nano) AS nano FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
+  WHERE e.account = 'receivable' AND t.kind <> 'usage' GROUP BY e.org_id
+), i AS (
+  SELECT org_id, sum((total_cents - paid_cents - relieved_cents - given_up_cents)::numeric * 10000000 - receivable_nano) AS nano, sum(receivable_nano) AS used
+  FROM invoices WHERE number IS NOT NULL GROUP BY org_id
+)
+SELECT coalesce(sum(i.nano + i.used), 0)::bigint AS due_nano, coalesce(sum(coalesce(r.nano, 0) + coalesce(i.used, 0)), 0)::bigint AS receivable_nano,
+       coalesce(sum(abs(coalesce(r.nano, 0) - coalesce(i.nano, 0))), 0)::bigint AS difference_nano
+FROM r FULL JOIN i ON i.org_id = r.org_id
+`
+
+type DueAgainstReceivableRow struct {
+	DueNano        int64
+	ReceivableNano int64
+	DifferenceNano int64
+}
+
+// What is receivable beside usage that is on no final invoice yet = what is due on final invoices. By organization.
+func (q *Queries) DueAgainstReceivable(ctx context.Context) (DueAgainstReceivableRow, error) {
+	row := q.db.QueryRow(ctx, dueAgainstReceivable)
+	var i DueAgainstReceivableRow
+	err := row.Scan(&i.DueNano, &i.ReceivableNano, &i.DifferenceNano)
+	return i, err
+}
+
 const eventsAgainstLedger = `-- name: EventsAgainstLedger :many
 WITH e AS (
   SELECT org_id, sum(charged_nano) AS charged, sum(overrun_nano) AS overrun FROM usage_events GROUP BY org_id
@@ -212,6 +239,100 @@ func (q *Queries) InsertReconcileRun(ctx context.Context, arg InsertReconcileRun
 		arg.Report,
 	)
 	return err
+}
+
+const invoiceLinesAgainstTotals = `-- name: InvoiceLinesAgainstTotals :one
+SELECT count(*) AS invoices, count(*) FILTER (WHERE l.nano IS DISTINCT FROM i.receivable_nano OR l.cents IS DISTINCT FROM i.subtotal_cents) AS different
+FROM invoices i LEFT JOIN (SELECT org_id, invoice_id, sum(amount_nano) AS nano, sum(cents) AS cents FROM invoice_lines GROUP BY org_id, invoice_id) l
+  ON l.org_id = i.org_id AND l.invoice_id = i.id
+WHERE i.number IS NOT NULL
+`
+
+type InvoiceLinesAgainstTotalsRow struct {
+	Invoices  int64
+	Different int64
+}
+
+// Final invoices whose lines do not add up to what they say, in nano-USD or in cents.
+func (q *Queries) InvoiceLinesAgainstTotals(ctx context.Context) (InvoiceLinesAgainstTotalsRow, error) {
+	row := q.db.QueryRow(ctx, invoiceLinesAgainstTotals)
+	var i InvoiceLinesAgainstTotalsRow
+	err := row.Scan(&i.Invoices, &i.Different)
+	return i, err
+}
+
+const monthsAgainstInvoices = `-- name: MonthsAgainstInvoices :many
+WITH m AS (
+  SELECT g.month::date AS month, (lpad(to_hex((extract(epoch FROM (g.month + interval '1 month 48 hours') AT TIME ZONE 'UTC') * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid AS freeze_id
+  FROM invoicing i CROSS JOIN LATERAL generate_series(i.first_month::timestamp, date_trunc('month', $1::timestamptz AT TIME ZONE 'UTC'), interval '1 month') g(month)
+), first AS (
+  SELECT first_month AS month, (lpad(to_hex((extract(epoch FROM first_month::timestamp AT TIME ZONE 'UTC') * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid AS id FROM invoicing
+), u AS (
+  SELECT t.org_id, (SELECT min(m.month) FROM m WHERE m.month >= coalesce(t.usage_month, date_trunc('month', t.day)::date) AND t.id < m.freeze_id) AS month, e.account, e.amount_nano
+  FROM first f, ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
+  WHERE t.kind = 'usage' AND (t.id >= f.id OR t.usage_month > f.month)
+), l AS (
+  SELECT org_id, month, -sum(amount_nano) FILTER (WHERE account = 'revenue') AS used,
+         coalesce(sum(amount_nano) FILTER (WHERE account IN ('prepaid_paid', 'prepaid_promo', 'overrun')), 0) AS covered,
+         coalesce(sum(amount_nano) FILTER (WHERE account = 'receivable'), 0) AS owed
+  FROM u GROUP BY org_id, month
+), i AS (
+  SELECT v.org_id, v.month, v.subtotal_cents::numeric * 10000000 + coalesce(e.amount_nano, 0) AS owed
+  FROM invoices v
+  LEFT JOIN ledger_keys k ON k.org_id = v.org_id AND k.key = 'invoice:' || v.id || ':final'
+  LEFT JOIN ledger_entries e ON e.org_id = v.org_id AND e.txn_id = k.txn_id AND e.account = 'rounding'
+  WHERE v.number IS NOT NULL
+), v AS (
+  SELECT coalesce(l.month, i.month) AS month, coalesce(l.used, 0) AS used, coalesce(l.covered, 0) AS covered, coalesce(l.owed, 0) AS owed, i.owed AS invoiced
+  FROM l FULL JOIN i ON i.org_id = l.org_id AND i.month = l.month
+)
+SELECT v.month::date AS month, sum(v.used)::bigint AS usage_nano,
+       sum(v.covered + coalesce(v.invoiced, CASE WHEN v.owed > 0 THEN v.owed ELSE 0 END))::bigint AS invoices_nano,
+       sum(abs(v.used - v.covered - coalesce(v.invoiced, v.owed)))::bigint AS difference_nano,
+       count(*) FILTER (WHERE v.owed > 0 AND v.invoiced IS NULL) AS pending,
+       coalesce(sum(v.owed) FILTER (WHERE v.invoiced IS NULL), 0)::bigint AS pending_nano
+FROM v
+WHERE v.month IS NOT NULL AND (v.month::timestamp + interval '1 month 48 hours') AT TIME ZONE 'UTC' <= $1::timestamptz
+GROUP BY v.month ORDER BY v.month
+`
+
+type MonthsAgainstInvoicesRow struct {
+	Month          time.Time
+	UsageNano      int64
+	InvoicesNano   int64
+	DifferenceNano int64
+	Pending        int64
+	PendingNano    int64
+}
+
+// Frozen months: what usage transactions say = what final invoices say, with the rounding that was booked for them, + what was
+// paid from credit + what was charged to nobody. Which month's invoice a transaction belongs to is worked out here anew: the
+// first month from its own on that was not frozen when it was booked. pending = organizations without a final invoice.
+func (q *Queries) MonthsAgainstInvoices(ctx context.Context, watermark time.Time) ([]MonthsAgainstInvoicesRow, error) {
+	rows, err := q.db.Query(ctx, monthsAgainstInvoices, watermark)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MonthsAgainstInvoicesRow
+	for rows.Next() {
+		var i MonthsAgainstInvoicesRow
+		if err := rows.Scan(
+			&i.Month,
+			&i.UsageNano,
+			&i.InvoicesNano,
+			&i.DifferenceNano,
+			&i.Pending,
+			&i.PendingNano,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const newestStripeCheck = `-- name: NewestStripeCheck :one
@@ -479,7 +600,11 @@ func (q *Queries) TokensWithoutAttempt(ctx context.Context, since time.Time) (To
 
 const topupsAgainstLedger = `-- name: TopupsAgainstLedger :one
 WITH t AS (
-  SELECT org_id, sum(cents - clawed_cents - fee_cents)::bigint * 10000000 AS nano FROM topups WHERE state = 'succeeded' GROUP BY org_id
+  SELECT x.org_id, sum(x.cents)::bigint * 10000000 AS nano FROM (
+    SELECT org_id, cents - clawed_cents - fee_cents AS cents FROM topups WHERE state = 'succeeded'
+    UNION ALL SELECT org_id, received_cents - clawed_cents - fee_cents FROM invoice_pushes
+    UNION ALL SELECT org_id, relieved_cents - cents FROM credit_notes WHERE back = 'stripe') x
+  GROUP BY x.org_id
 ), l AS (
   SELECT org_id, sum(amount_nano)::bigint AS nano FROM ledger_balances WHERE account = 'stripe_clearing' GROUP BY org_id
 )
@@ -494,7 +619,7 @@ type TopupsAgainstLedgerRow struct {
 	Difference int64
 }
 
-// Organization by organization: the difference is every one's without its sign.
+// With the payments of invoices. Organization by organization: the difference is every one's without its sign.
 func (q *Queries) TopupsAgainstLedger(ctx context.Context) (TopupsAgainstLedgerRow, error) {
 	row := q.db.QueryRow(ctx, topupsAgainstLedger)
 	var i TopupsAgainstLedgerRow
