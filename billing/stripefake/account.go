@@ -40,3 +40,11 @@ func (s *Server) Endpoint(url, version string, events []string) {
 	s.mem.Hooks = append(s.mem.Hooks, &webhookEndpoint{ID: newID("we"), Object: "webhook_endpoint", URL: url, Version: version, Events: events, Status: "enabled", Created: unix(s.now())})
 	s.save()
 }
+
+// NoEndpoint removes an endpoint.
+func (s *Server) NoEndpoint(url string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mem.Hooks = slices.DeleteFunc(s.mem.Hooks, func(x *webhookEndpoint) bool { return x.URL == url })
+	s.save()
+}

@@ -45,7 +45,8 @@ func (s *Server) emit(kind string, object any) {
 }
 
 func (s *Server) listEvents(c *call) *reply {
-	return page(c, s.mem.Events, eventID, func(x *event) int64 { return x.Created }, nil, func(x *event) any { return x })
+	failed := c.params.Get("delivery_success") == "false" // the fake does not keep whose delivery failed: none
+	return page(c, s.mem.Events, eventID, func(x *event) int64 { return x.Created }, func(*event) bool { return !failed }, func(x *event) any { return x })
 }
 
 // Message is an event as it is delivered.

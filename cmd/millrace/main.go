@@ -30,6 +30,7 @@ var cli struct {
 	Migrate     migrateCmd     `cmd:"" help:"Bring the database's schema to this version."`
 	Reconcile   reconcileCmd   `cmd:"" help:"Prove that engines, usage, ledger and budgets agree; exit code 1 when a difference is unexplained."`
 	Export      exportCmd      `cmd:"" help:"Write usage, costs, revenue or accounting months into a folder of CSV, JSON Lines or Parquet files; can be resumed."`
+	Check       checkCmd       `cmd:"" help:"Look whether what this installation needs outside of it is as it must be."`
 	Operator    operatorCmd    `cmd:"" help:"Print a link that signs an operator in to the console; the first one is made so."`
 	SimEngine   simEngineCmd   `cmd:"" help:"A simulated engine on loopback: vLLM's protocol, made-up text."`
 	Bench       benchCmd       `cmd:"" help:"Measure this program on this machine, beside something to compare it with."`
