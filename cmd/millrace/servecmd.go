@@ -71,6 +71,7 @@ type serveCmd struct {
 	CAKey         string `name:"ca-key" help:"File with the CA's key." type:"path" env:"MILLRACE_CA_KEY"`
 	mailFlags
 	stripeFlags
+	sellerFlags
 	LoopbackWebhooks bool          `help:"Customers' webhooks may lead to this machine and use http: for development only." env:"MILLRACE_LOOPBACK_WEBHOOKS"`
 	ApprovalAboveUSD string        `name:"approval-above-usd" help:"What an operator gives or takes above this sum waits for a second operator." default:"1000" env:"MILLRACE_APPROVAL_ABOVE_USD"`
 	ReadyFile        string        `help:"Written once everything serves." placeholder:"FILE" hidden:""`
@@ -92,6 +93,10 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if cfg.Payments, err = c.payments(); err != nil {
 		return err
 	}
+	if cfg.Seller, err = c.seller(); err != nil {
+		return err
+	}
+	cfg.InvoiceDue = c.InvoiceDue
 	if cfg.ApprovalAbove, err = money.ParseUSD(c.ApprovalAboveUSD); err != nil || cfg.ApprovalAbove <= 0 {
 		return fmt.Errorf("--approval-above-usd: %q is no sum above 0", c.ApprovalAboveUSD)
 	}

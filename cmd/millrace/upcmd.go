@@ -19,6 +19,7 @@ type upCmd struct {
 	Attach        []string      `help:"Serve an engine that already runs: NAME=URL,engine=vllm[,model=UPSTREAM][,key-env=VAR][,context=TOKENS]. May be repeated." placeholder:"NAME=URL,…" sep:"none"`
 	Engine        string        `help:"Engine of the demo model: sim (simulated) or llamacpp (a real small model, about 290 MB to download)." enum:"sim,llamacpp" default:"sim"`
 	Replicas      int           `help:"Engines to run, each with an agent of its own; 0 = two simulated ones, or one real one." default:"0"`
+	sellerFlags
 	EngineFlag    []string      `help:"Further argument of the demo model's engine. May be repeated." sep:"none" hidden:""`
 	Validity      time.Duration `help:"How long the gateway may admit without hearing from the database." default:"5m" hidden:""`
 	Drain         time.Duration `help:"How long running requests may go on when told to stop." default:"30s"`
@@ -33,6 +34,10 @@ func (c *upCmd) Run(ctx context.Context) error {
 	if replicas < 1 || replicas > up.MaxReplicas {
 		return fmt.Errorf("--replicas must be between 1 and %d", up.MaxReplicas)
 	}
-	return up.Run(ctx, up.Config{Data: c.Data, Listen: c.Listen, AgentListen: c.AgentListen, MetricsListen: c.MetricsListen, ReadyFile: c.ReadyFile,
+	seller, err := c.seller()
+	if err != nil {
+		return err
+	}
+	return up.Run(ctx, up.Config{Seller: seller, InvoiceDue: c.InvoiceDue, Data: c.Data, Listen: c.Listen, AgentListen: c.AgentListen, MetricsListen: c.MetricsListen, ReadyFile: c.ReadyFile,
 		Fresh: c.Fresh, Attach: c.Attach, Engine: c.Engine, EngineFlags: c.EngineFlag, Replicas: replicas, Validity: c.Validity, Drain: c.Drain, Version: version, Out: os.Stdout})
 }

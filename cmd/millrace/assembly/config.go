@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"millrace/billing/invoice"
 	"millrace/db"
 	"millrace/db/bus"
 	"millrace/internal/clock"
@@ -76,6 +77,8 @@ type Config struct {
 
 	Mail          *mailer.Server // nil = mail waits in the outbox
 	LoopbackHooks bool           // customers' webhooks may lead to this machine: for development
+	Seller        invoice.Seller // who sends invoices
+	InvoiceDue    time.Duration  // from an invoice's becoming final; 0 = invoice.DueAfter
 	ApprovalAbove money.Nano     // what an operator gives or takes above it needs a second one; 0 = credit.StandardApproval
 }
 

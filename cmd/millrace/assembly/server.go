@@ -19,6 +19,7 @@ import (
 	"millrace/billing/credit"
 	"millrace/billing/hook"
 	"millrace/billing/inbox"
+	"millrace/billing/invoice"
 	"millrace/billing/margin"
 	"millrace/billing/month"
 	"millrace/billing/price"
@@ -53,6 +54,7 @@ type Server struct {
 	Report    *report.Service
 	Margin    *margin.Service
 	Months    *month.Service
+	Invoices  *invoice.Service
 	Topups    *topup.Service
 	Inbox     *inbox.Inbox
 	Catalogue *catalogue.Catalogue
@@ -103,6 +105,7 @@ func (s *Server) start(ctx context.Context) error {
 	s.Margin = margin.New(c.DB, c.Clock, s.Report)
 	s.Prices.SetCosts(s.Margin)
 	s.Months = month.New(c.DB, c.Clock)
+	s.openInvoices()
 	if err := s.openPayments(); err != nil {
 		return err
 	}

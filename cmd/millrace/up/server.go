@@ -46,7 +46,7 @@ func (u *instance) startServer(ctx context.Context, public, agents, metrics net.
 	}
 	u.server, err = assembly.Start(ctx, assembly.Config{Roles: assembly.AllRoles, Version: u.cfg.Version, DB: d, Bus: log, Facts: facts, Master: master, CA: ca,
 		Public: public, Agents: agents, Metrics: metrics, PublicURL: "http://" + reachable(public), HubURL: "https://" + reachable(agents),
-		HubNames: []string{host(reachable(agents)), "localhost"}, LockDir: locks, Validity: u.cfg.Validity, DiskFree: assembly.DiskFree(u.folder.Path("nats")), Payments: payments})
+		HubNames: []string{host(reachable(agents)), "localhost"}, LockDir: locks, Validity: u.cfg.Validity, DiskFree: assembly.DiskFree(u.folder.Path("nats")), Payments: payments, Seller: u.cfg.Seller, InvoiceDue: u.cfg.InvoiceDue})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"millrace/billing/invoice"
 	"millrace/billing/stripefake"
 	"millrace/cmd/millrace/assembly"
 	"millrace/db"
@@ -37,6 +38,8 @@ type Config struct {
 	Replicas      int
 	Validity      time.Duration
 	Drain         time.Duration
+	Seller        invoice.Seller // who sends invoices
+	InvoiceDue    time.Duration
 	Version       string
 	Out           *os.File // where progress and the welcome go
 }
