@@ -8,6 +8,7 @@ import (
 
 	"millrace/api/hooks"
 	"millrace/billing/inbox"
+	"millrace/billing/invoice"
 	"millrace/billing/stripegw"
 	"millrace/billing/topup"
 )
@@ -22,7 +23,8 @@ type Payments struct {
 // TestPagesPath is where the pages of a payment provider that is not real are.
 const TestPagesPath = "/test-payments"
 
-// openPayments joins top-ups with the payment provider; without one customers cannot pay by card, and every page says so.
+// openPayments joins top-ups and invoices with the payment provider; without one customers cannot pay by card, and every page
+// says so.
 func (s *Server) openPayments() error {
 	c := topup.Config{DB: s.cfg.DB, Clock: s.cfg.Clock, Notify: s.cfg.Bus, PublicURL: s.cfg.PublicURL}
 	if p := s.cfg.Payments; p != nil {
@@ -33,8 +35,17 @@ func (s *Server) openPayments() error {
 		c.Gateway = s.stripe
 	}
 	s.Topups = topup.New(c)
-	s.Inbox = inbox.New(s.cfg.DB, s.cfg.Clock, s.Topups)
-	if !s.cfg.Roles.Worker || !s.Topups.On() {
+	collect := invoice.CollectConfig{Customers: s.Topups, PublicURL: s.cfg.PublicURL}
+	if s.stripe != nil {
+		collect.Till = s.stripe.Till()
+	}
+	s.Collect = invoice.NewCollector(s.Invoices, collect)
+	s.Inbox = inbox.New(s.cfg.DB, s.cfg.Clock, inbox.Dispatch(s.Topups, s.Collect))
+	if !s.cfg.Roles.Worker {
+		return nil
+	}
+	s.life.run("collecting invoices", s.Collect.Run) // reminders need no payment provider
+	if !s.Topups.On() {
 		return nil
 	}
 	s.life.run("payment events", s.Inbox.Run)

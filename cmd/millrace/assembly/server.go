@@ -55,6 +55,7 @@ type Server struct {
 	Margin    *margin.Service
 	Months    *month.Service
 	Invoices  *invoice.Service
+	Collect   *invoice.Collector
 	Topups    *topup.Service
 	Inbox     *inbox.Inbox
 	Catalogue *catalogue.Catalogue
