@@ -1,6 +1,8 @@
 package report
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -16,6 +18,7 @@ const (
 	sampleAll   = 2_000 // streams behind a quantile
 	sampleStep  = 50    // streams behind the median of one step
 	sampleLeast = 20    // of each organization, when there are many
+	sampleOrgs  = 100   // organizations at most that stand for all: those with the most streams
 	sampleUnits = 5_000 // requests of each organization behind a unit's figures
 )
 
@@ -23,7 +26,7 @@ const (
 type Quantiles struct{ P50, P95 time.Duration }
 
 // FirstTokens gives the time to first token of streams that began since a moment, over the newest 2,000 of them. For
-// ids.Nil it is over all organizations, each counted by its share of the streams.
+// ids.Nil it is over the hundred organizations with the most streams, each counted by its share of them.
 func (s *Service) FirstTokens(ctx context.Context, by tenants.Actor, org ids.ID, since time.Time) (out Quantiles, err error) {
 	err = s.read(ctx, by, org, func(r *q.Queries) error {
 		if org == ids.Nil {
@@ -41,6 +44,10 @@ func allFirstTokens(ctx context.Context, r *q.Queries, since time.Time) (Quantil
 	counts, err := r.ReportStreams(ctx, since.UTC().Truncate(bucket))
 	if err != nil || len(counts) == 0 {
 		return Quantiles{}, err
+	}
+	if len(counts) > sampleOrgs {
+		slices.SortFunc(counts, func(a, b q.ReportStreamsRow) int { return cmp.Or(cmp.Compare(b.Streams, a.Streams), bytes.Compare(a.OrgID[:], b.OrgID[:])) })
+		counts = counts[:sampleOrgs]
 	}
 	streams := make(map[ids.ID]int64, len(counts))
 	orgs := make([]ids.ID, len(counts))

@@ -19,13 +19,14 @@ import (
 // many requests were booked. A fifth of all are one customer's, each booked alone, as under a low and steady load; the others'
 // are booked four at a time. The pages are that customer's and the operator's.
 type BooksCmd struct {
-	Requests  int64  `help:"Booked requests." default:"50000000"`
-	Days      int    `help:"Days that they are spread over, up to now." default:"30"`
-	Customers int    `help:"Customers; a fifth of all requests are of the first." default:"1000"`
-	Samples   int    `help:"How often each page is fetched." default:"40"`
-	Rated     int    `help:"Events of a round of the rater, before and after." default:"200000"`
-	JSON      bool   `name:"json" help:"Print the report as JSON."`
-	Dir       string `help:"Where the temporary data folder is made: about 1 GB for 1.5 million requests." placeholder:"DIR"`
+	Requests  int64         `help:"Booked requests." default:"50000000"`
+	Days      int           `help:"Days that they are spread over, up to now." default:"30"`
+	Customers int           `help:"Customers; a fifth of all requests are of the first." default:"1000"`
+	Samples   int           `help:"How often each page is fetched." default:"40"`
+	Rated     int           `help:"Events of a round of the rater, before and after." default:"200000"`
+	Quiet     time.Duration `help:"Before the pages are measured, wait at most so long until nothing else runs here." placeholder:"DURATION"`
+	JSON      bool          `name:"json" help:"Print the report as JSON."`
+	Dir       string        `help:"Where the temporary data folder is made: about 1 GB for 1.5 million requests." placeholder:"DIR"`
 }
 
 // Limits of the flags.
@@ -128,5 +129,32 @@ func (c *BooksCmd) rate(ctx context.Context, k *trial.Cluster, report *BooksRepo
 	spent := cpuOf(os.Getpid()).sub(before)
 	report.Raters = append(report.Raters, BooksRater{Requests: booked, PerSecond: r.PerSecond,
 		CPU: float64((r.Process + spent.Database).Nanoseconds()) / 1000 / float64(c.Rated)})
+	return nil
+}
+
+// quietLoad is the load average of a minute below which nothing else runs.
+const (
+	quietLoad = 0.7
+	quietPoll = 5 * time.Second
+)
+
+// awaitQuiet waits for the machine to be quiet, at most as long as was asked for.
+func (c *BooksCmd) awaitQuiet(ctx context.Context, progress io.Writer) error {
+	for until := time.Now().Add(c.Quiet); time.Now().Before(until); {
+		var load float64
+		text, err := os.ReadFile("/proc/loadavg")
+		if err == nil {
+			_, err = fmt.Sscan(string(text), &load)
+		}
+		if err != nil || load < quietLoad {
+			return err
+		}
+		fmt.Fprintf(progress, "waiting: the load average is %.2f\n", load)
+		select {
+		case <-time.After(quietPoll):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	return nil
 }

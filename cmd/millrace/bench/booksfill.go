@@ -44,6 +44,11 @@ func (f *filler) fill(ctx context.Context) (bytes int64, err error) {
 			return 0, fmt.Errorf("customers: %w", err)
 		}
 	}
+	for n := range f.days { // partitions are made before anyone writes to their neighbours
+		if _, err := conn.Exec(ctx, "SELECT ensure_day($1)", f.lastDay().AddDate(0, 0, -n)); err != nil {
+			return 0, fmt.Errorf("partitions: %w", err)
+		}
+	}
 	if err := f.fillDays(ctx); err != nil {
 		return 0, err
 	}
@@ -152,7 +157,7 @@ var fillCustomers = []string{
 // fillOneDay makes a day's requests, five at a time at equal distances: one of the first customer's, four of another's, each
 // with a booking. Then the sums of both.
 var fillOneDay = []string{
-	asSystem, `SELECT ensure_day(@day)`,
+	asSystem,
 	`INSERT INTO usage_events (org_id, day, id, project_id, key_id, model_id, price_version_id, epoch_id, txn_id, input_tokens, cached_tokens, cache_write_tokens,
 			output_tokens, reasoning_tokens, image_tokens, audio_tokens, requests, charged_nano, overrun_nano, ending, status, estimated, streamed, dialect, started_at, first_token_at, ended_at)
 		SELECT c.org_id, @day::date, (s.ms || '70008' || lpad(to_hex(s.n), 15, '0'))::uuid, c.project_id, c.key_id, m.model_id, m.version_id, m.version_id,

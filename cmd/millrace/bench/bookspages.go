@@ -20,6 +20,7 @@ import (
 const (
 	operator  = "operator@demo.example"
 	pageLimit = time.Minute
+	leftPoll  = 50 * time.Millisecond
 	firstRows = 4 << 10 // bytes of an export's archive: more than its first page of rows
 )
 
@@ -57,6 +58,9 @@ func (c *BooksCmd) pages(ctx context.Context, k *trial.Cluster, last time.Time, 
 	for _, format := range []string{"csv", "jsonl"} {
 		list = append(list, page{client: customer, who: "customer", path: "/usage/export/file?kind=usage&from=" + day + "&to=" + day + "&as=" + format, export: true},
 			page{client: staff, who: "operator", path: "/admin/revenue/export/file?kind=revenue&from=" + day + "&to=" + day + "&as=" + format, export: true})
+	}
+	if err := c.awaitQuiet(ctx, progress); err != nil {
+		return nil, err
 	}
 	took := make([][]time.Duration, len(list))
 	for n := range c.Samples {
@@ -119,6 +123,12 @@ func (p page) fetch(ctx context.Context, base string) (time.Duration, error) {
 	}
 	began := time.Now()
 	resp, err := p.client.Do(req)
+	for err == nil && p.export && resp.StatusCode == http.StatusTooManyRequests { // the export before, which was left, is not noticed yet
+		resp.Body.Close()
+		time.Sleep(leftPoll)
+		began = time.Now()
+		resp, err = p.client.Do(req)
+	}
 	if err != nil {
 		return 0, err
 	}
