@@ -46,6 +46,8 @@ var rules = []rule{
 	{from: "web/...", never: []string{"api/...", "cmd/..."}, why: "pages must not depend on API handlers: both stand on the domain"},
 	{from: "billing/topup", never: []string{"billing/stripegw/...", "billing/stripefake"},
 		why: "what a payment means must not depend on whose payment it is"},
+	{from: "billing/invoice", never: []string{"billing/stripegw/...", "billing/stripefake", "billing/topup"},
+		why: "what an invoice's money means must not depend on whose till it comes by"},
 	{from: "...", never: []string{"github.com/stripe/stripe-go/v76/..."}, except: []string{"billing/stripegw", "billing/stripefake"},
 		why: "the payment provider stays in one room, so that its version can move"},
 	{from: "...", never: []string{"github.com/parquet-go/parquet-go/..."}, except: []string{"billing/export"},
