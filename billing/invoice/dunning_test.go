@@ -18,11 +18,12 @@ import (
 
 const aDay = 24 * time.Hour
 
-// mails are the subjects of what was written to the organization, oldest first.
+// mails are the subjects of what was written to the organization after it was told of its invoice, oldest first.
 func (s *shop) mails() (subjects []string) {
 	s.t.Helper()
 	s.system(func(tx pgx.Tx) error {
-		rows, err := tx.Query(context.Background(), `select o.subject from outbox o where o.recipient in (select u.email from members m join users u on u.id = m.user_id where m.org_id = $1) order by o.id`, s.org)
+		rows, err := tx.Query(context.Background(), `select o.subject from outbox o where o.recipient in (select u.email from members m join users u on u.id = m.user_id where m.org_id = $1)
+			and o.subject not like 'Invoice % for %' order by o.id`, s.org)
 		if err == nil {
 			subjects, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		}

@@ -2,14 +2,11 @@ package invoice
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
 	"millrace/db/q"
-	"millrace/internal/ids"
 )
 
 // mailStep writes to everyone who looks after the organization's money, in the caller's transaction.
@@ -42,27 +39,10 @@ func (c *Collector) mailUndone(ctx context.Context, tx pgx.Tx, inv q.Invoice) er
 	return c.mail(ctx, tx, inv, "Thank you: invoice "+*inv.Number+" is settled", "What was restricted because of it works again.")
 }
 
-// mail writes to the organization's billing people and to where its invoices go.
+// mail writes to whoever invoices go to, and says that no money moves where that is so.
 func (c *Collector) mail(ctx context.Context, tx pgx.Tx, inv q.Invoice, subject, body string) error {
-	to, err := q.New(tx).BillingPeople(ctx, inv.OrgID)
-	if err != nil {
-		return fmt.Errorf("invoice: who to write to: %w", err)
-	}
-	var bill Details
-	if err := json.Unmarshal(inv.BillTo, &bill); err != nil {
-		return fmt.Errorf("invoice: bill to: %w", err)
-	}
-	if bill.Email != "" && !slices.Contains(to, bill.Email) {
-		to = append(to, bill.Email)
-	}
 	if c.Test() {
 		body = "Payments are a test here: no money moves.\n\n" + body
 	}
-	body += "\n\n" + c.c.PublicURL + "/billing/invoices/" + ids.Format(ids.Invoice, inv.ID) + "\n"
-	for _, address := range to {
-		if err := q.New(tx).InsertOutbox(ctx, q.InsertOutboxParams{ID: ids.New(), Recipient: address, Subject: subject, Body: body, CreatedAt: c.s.now()}); err != nil {
-			return fmt.Errorf("invoice: mail: %w", err)
-		}
-	}
-	return nil
+	return c.s.mail(ctx, tx, inv, subject, body)
 }

@@ -12,4 +12,7 @@ func FailAt(s *Service, n int, err error) {
 	}
 }
 
-var Document = document
+var (
+	Document     = document
+	NoteDocument = noteDocument
+)

@@ -131,6 +131,9 @@ func (s *Service) finalize(ctx context.Context, tx pgx.Tx, by tenants.Actor, row
 	if err != nil {
 		return row, err
 	}
+	if err := s.mailFinal(ctx, tx, final); err != nil {
+		return row, err
+	}
 	return final, s.audit(ctx, tx, by, row.OrgID, "invoice.finalize", row.ID, nil, map[string]any{"number": number, "month": row.Month.Format("2006-01"), "total_cents": row.TotalCents})
 }
 

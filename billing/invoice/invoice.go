@@ -138,6 +138,7 @@ type Config struct {
 	Seller Seller
 	Due    time.Duration // of becoming final; 0 = DueAfter
 
+	PublicURL     string // of the console
 	InvoicePrefix string // of numbers; "" = INV
 	NotePrefix    string // of credit notes' numbers; "" = CN
 }
@@ -146,6 +147,8 @@ type Config struct {
 type Service struct {
 	c  Config
 	at func(step string) error // told every step of the worker; tests fail there
+
+	slow kept
 }
 
 // New makes a service. It takes over what Desk does with approved credit notes and write-offs.

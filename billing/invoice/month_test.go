@@ -170,6 +170,29 @@ func TestClosingTwiceGivesTheSameInvoice(t *testing.T) {
 	w.sound()
 }
 
+// Whoever looks after the organization's money is told, once, and so is the address that its invoices go to.
+func TestAFinalInvoiceIsMailed(t *testing.T) {
+	w := newWorld(t)
+	c := w.customer(1000 * money.NanoPerUSD)
+	person := ids.New()
+	w.exec("INSERT INTO users (id, email) VALUES ($1, 'owner@acme.example')", person)
+	w.exec("INSERT INTO members (org_id, user_id, role) VALUES ($1, $2, 'owner')", c.org, person)
+	c.must(w.invoices.SetDetails(t.Context(), operator, c.org, invoice.Details{Email: "ap@acme.example"}))
+	c.paid(c.used(w.dollar(), w.month(1).Add(time.Hour), 7))
+	w.at(invoice.FreezeOf(w.month(1)).Add(time.Hour))
+	w.turn()
+	w.turn()
+	i := c.invoice(w.month(1))
+	for _, address := range []string{"owner@acme.example", "ap@acme.example"} {
+		var n int
+		var body string
+		w.read("SELECT count(*), coalesce(min(body), '') FROM outbox WHERE recipient = $1 AND subject LIKE '%' || $2 || '%'", []any{address, i.Number}, &n, &body)
+		if n != 1 || !strings.Contains(body, "$7.00") || !strings.Contains(body, "https://millrace.example/billing/invoices/"+ids.Format(ids.Invoice, i.ID)) {
+			t.Errorf("%d mails to %s: %s", n, address, body)
+		}
+	}
+}
+
 // A worker that dies at any step leaves nothing half done; the next one ends it.
 func TestAWorkerMayDieAnywhere(t *testing.T) {
 	w := newWorld(t)

@@ -58,6 +58,7 @@ func TestAPaymentFreesTheLimitOnce(t *testing.T) {
 	if _, err := s.RecordPayment(ctx, operator, c.org, i.ID, payment(400_01, "two")); fault.Of(err).Code != "more_than_due" {
 		t.Errorf("more than is due: %v", err)
 	}
+	w.clock.Advance(time.Second)
 	paid, err := s.RecordPayment(ctx, operator, c.org, i.ID, payment(400_00, "two"))
 	if err != nil || paid.State != invoice.Paid || paid.Due() != 0 || paid.SettledAt.IsZero() {
 		t.Fatalf("%+v, %v", paid, err)

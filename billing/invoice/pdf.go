@@ -42,16 +42,30 @@ func (s *Service) PDF(ctx context.Context, by tenants.Actor, org, id ids.ID, w i
 	return err
 }
 
-// paper lays an invoice out.
+// paper lays a document out: an invoice, or a credit note of one.
 type paper struct {
 	*Invoice
+	title, number string
+	at            time.Time
+	facts         [][2]string
 	regular, bold *typeface
 	within        *Line // whose heading a new page repeats; nil = none
 	pages
 }
 
+// document draws an invoice.
 func document(i *Invoice) ([]byte, error) {
-	p := &paper{Invoice: i}
+	p := &paper{Invoice: i, title: "Invoice", number: i.Number, at: i.FinalizedAt}
+	p.facts = [][2]string{{"Number", i.Number}, {"Date", date(i.FinalizedAt)}, {"Due", date(i.DueAt)}, {"Usage", i.Month.Format("January 2006") + " (UTC)"}}
+	return p.draw(func() {
+		p.table()
+		p.totals()
+		p.terms()
+	})
+}
+
+// draw gives the document's bytes; body writes what is between its top and its feet.
+func (p *paper) draw(body func()) ([]byte, error) {
 	var err error
 	if p.regular, err = newTypeface(goregular.TTF); err != nil {
 		return nil, err
@@ -65,19 +79,17 @@ func document(i *Invoice) ([]byte, error) {
 	}
 	p.tail = p.foot
 	p.top()
-	p.table()
-	p.totals()
-	p.terms()
+	body()
 	m := maroto.New(config.NewBuilder().WithMaxGridSize(across).WithLeftMargin(marginX).WithRightMargin(marginX).WithTopMargin(marginTop).WithBottomMargin(marginBottom).
-		WithCustomFonts(custom).WithDefaultFont(&props.Font{Family: fontFamily, Size: plain}).WithCompression(true).WithCreationDate(i.FinalizedAt).
-		WithTitle("Invoice "+i.Number, true).WithAuthor(i.Seller.Name, true).WithCreator("Millrace", true).Build())
+		WithCustomFonts(custom).WithDefaultFont(&props.Font{Family: fontFamily, Size: plain}).WithCompression(true).WithCreationDate(p.at).
+		WithTitle(p.title+" "+p.number, true).WithAuthor(p.Seller.Name, true).WithCreator("Millrace", true).Build())
 	m.AddPages(p.render()...)
 	doc, err := m.Generate()
 	if err != nil {
 		return nil, err
 	}
 	// The library writes the moment of drawing as the last change; of the same length, so that what follows stays where it is.
-	return modified.ReplaceAll(doc.GetBytes(), []byte("/ModDate (D:"+i.FinalizedAt.UTC().Format("20060102150405")+")")), nil
+	return modified.ReplaceAll(doc.GetBytes(), []byte("/ModDate (D:"+p.at.UTC().Format("20060102150405")+")")), nil
 }
 
 var modified = regexp.MustCompile(`/ModDate \(D:\d{14}\)`)
@@ -89,19 +101,14 @@ func (p *paper) top() {
 	if len(name) > 2 {
 		name = name[:2]
 	}
-	p.add(0, cells(max(titleLine, float64(len(name))*7)+6, block(left, name, style{size: title * 0.8, bold: true}, 7), block(right, []string{"Invoice"}, style{size: title, bold: true, right: true}, titleLine)))
+	p.add(0, cells(max(titleLine, float64(len(name))*7)+6, block(left, name, style{size: title * 0.8, bold: true}, 7), block(right, []string{p.title}, style{size: title, bold: true, right: true}, titleLine)))
 	from := p.lines(p.regular, left-8, p.Seller.Address, p.Seller.TaxID, p.Seller.Email)
-	facts := [][2]string{{"Number", p.Number}, {"Date", date(p.FinalizedAt)}, {"Due", date(p.DueAt)}, {"Usage", p.Month.Format("January 2006") + " (UTC)"}}
-	if p.BillTo.PurchaseOrder != "" {
-		facts = append(facts, [2]string{"Purchase order", ""})
-	}
 	labels, values := []string{}, []string{}
-	for _, f := range facts {
+	for _, f := range p.facts {
 		labels, values = append(labels, f[0]), append(values, p.regular.clean(f[1]))
 	}
 	if p.BillTo.PurchaseOrder != "" {
-		order := p.regular.wrap(p.BillTo.PurchaseOrder, plain, 42)
-		values = append(values[:len(values)-1], order...)
+		labels, values = append(labels, "Purchase order"), append(values, p.regular.wrap(p.BillTo.PurchaseOrder, plain, 42)...)
 	}
 	height := plainLine * float64(max(len(from), len(values)))
 	p.add(0, cells(height+7, block(left, from, style{size: plain, color: muted}, plainLine), block(26, labels, style{size: plain, color: muted}, plainLine),
@@ -132,7 +139,7 @@ func (p *paper) foot(number, of int) core.Row {
 		about[0] += " …"
 	}
 	return row.New(footer).Add(col.New(130).Add(words.New(first(about), style{size: small, color: muted}.at(5))),
-		col.New(across-130).Add(words.New(p.Number+"   "+pageOf(number, of), style{size: small, color: muted, right: true}.at(5))))
+		col.New(across-130).Add(words.New(p.number+"   "+pageOf(number, of), style{size: small, color: muted, right: true}.at(5))))
 }
 
 func first(list []string) string {

@@ -89,6 +89,22 @@ func sorted(text []byte) string {
 	return strings.Join(lines, "\n")
 }
 
+// A credit note says what it takes off, and where that went.
+func TestDocumentsOfCreditNotes(t *testing.T) {
+	i := sample(3)
+	n := invoice.Note{Number: "CN-2027-00003", Cents: 1_250_00, Relieved: 1_000_00, Back: invoice.BackAsCredit, At: i.FinalizedAt.AddDate(0, 0, 3),
+		Reason: strings.Repeat("The model was away for some hours of the month, as our status page says. ", 4)}
+	text, err := invoice.NoteDocument(i, &n)
+	if err != nil || len(pageObject.FindAll(text, -1)) != 1 {
+		t.Fatalf("%d bytes, %v", len(text), err)
+	}
+	if dir := os.Getenv("MILLRACE_KEEP_DOCUMENTS"); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, "note.pdf"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // What people write may be long, strange or nothing at all.
 func TestDocumentsOfStrangeParties(t *testing.T) {
 	i := sample(3)
@@ -113,6 +129,17 @@ func TestADocumentIsOfAFinalInvoice(t *testing.T) {
 	var text bytes.Buffer
 	if err := w.invoices.PDF(t.Context(), tenants.Actor{Org: c.org, Role: tenants.Billing}, c.org, i.ID, &text); err != nil || !bytes.HasPrefix(text.Bytes(), []byte("%PDF-")) {
 		t.Errorf("%d bytes, %v", text.Len(), err)
+	}
+	out, err := w.invoices.CreditNote(t.Context(), operator, c.org, i.ID, invoice.NoteInput{Cents: 1_00, Reason: "A present.", IdempotencyKey: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var note bytes.Buffer
+	if err := w.invoices.NotePDF(t.Context(), tenants.Actor{Org: c.org, Role: tenants.Billing}, c.org, i.ID, out.Invoice.Notes[0].ID, &note); err != nil || !bytes.HasPrefix(note.Bytes(), []byte("%PDF-")) {
+		t.Errorf("%d bytes of a note, %v", note.Len(), err)
+	}
+	if err := w.invoices.NotePDF(t.Context(), operator, c.org, i.ID, ids.New(), &note); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a note that is none: %v", err)
 	}
 	if err := w.invoices.PDF(t.Context(), tenants.Actor{Org: ids.New(), Role: tenants.Owner}, c.org, i.ID, &text); !fault.Is(err, fault.NotFound) {
 		t.Errorf("by a stranger: %v", err)

@@ -16,15 +16,18 @@ const (
 	rowHeight                                    = 5.4
 )
 
+// Names of columns.
+const quantityHead, unitHead = "Quantity", "Unit price"
+
 // classes is how a document names the classes of tokens.
 var classes = map[string]string{"input": "Input tokens", "cached": "Cached input tokens", "cache_write": "Cache write tokens", "output": "Output tokens",
 	"reasoning": "Reasoning tokens", "image": "Image tokens", "audio": "Audio tokens", "request": "Requests"}
 
-// heads names the columns.
-func heads() piece {
+// heads names the columns; of a credit note there are two.
+func heads(quantity, unit string) piece {
 	st := style{size: small, color: muted}
 	right := style{size: small, color: muted, right: true}
-	p := cells(rowHeight+0.6, cell(wideText, "  Description", st), cell(wideQuantity, "Quantity", right), cell(wideUnit, "Unit price", right), cell(wideAmount, "Amount, USD  ", right))
+	p := cells(rowHeight+0.6, cell(wideText, "  Description", st), cell(wideQuantity, quantity, right), cell(wideUnit, unit, right), cell(wideAmount, "Amount, USD  ", right))
 	p.Row.WithStyle(&props.Cell{BackgroundColor: tinted})
 	return p
 }
@@ -36,9 +39,9 @@ func sameGroup(a, b *Line) bool {
 
 // table writes the lines, below a heading for each model, price version and tier.
 func (p *paper) table() {
-	p.add(3*rowHeight, heads(), gap(1))
+	p.add(3*rowHeight, heads(quantityHead, unitHead), gap(1))
 	p.head = func() []piece {
-		pieces := []piece{heads(), gap(1)}
+		pieces := []piece{heads(quantityHead, unitHead), gap(1)}
 		if p.within != nil {
 			pieces = append(pieces, p.heading(p.within)...)
 		}
@@ -112,20 +115,37 @@ func (p *paper) line(l *Line) piece {
 	return cells(rowHeight, cell(wideText, "  "+what, st), cell(wideQuantity, quantity, right), cell(wideUnit, unit, right), cell(wideAmount, amount(l.Cents)+"  ", right))
 }
 
+// sumLine is a line below the table.
+type sumLine struct {
+	name  string
+	cents int64
+	bold  bool
+}
+
 // totals ends the table.
 func (p *paper) totals() {
-	const left, label = 100, 42
-	sum := func(name string, cents int64, bold bool, size float64) piece {
-		return cells(size*0.62, col.New(left), cell(label, name, style{size: size, bold: bold}), cell(across-left-label, amount(cents)+"  ", style{size: size, bold: bold, right: true}))
-	}
-	pieces := []piece{ruled(0, across), gap(1.5)}
+	var list []sumLine
 	if p.Tax != 0 {
-		pieces = append(pieces, sum("Subtotal", p.Subtotal, false, plain), sum("Tax", p.Tax, false, plain))
+		list = append(list, sumLine{"Subtotal", p.Subtotal, false}, sumLine{"Tax", p.Tax, false})
 	}
-	pieces = append(pieces, sum("Total, USD", p.Total, true, plain+3), gap(6))
 	p.within = nil
-	p.add(0, pieces...)
+	p.sums(append(list, sumLine{"Total, USD", p.Total, true})...)
 	p.head = nil // what follows is no table
+}
+
+func (p *paper) sums(list ...sumLine) {
+	const left, label = 100, 42
+	pieces := []piece{ruled(0, across), gap(1.5)}
+	for _, l := range list {
+		st := style{size: plain, bold: l.bold}
+		if l.bold {
+			st.size += 3
+		}
+		right := st
+		right.right = true
+		pieces = append(pieces, cells(st.size*0.62, col.New(left), cell(label, l.name, st), cell(across-left-label, amount(l.cents)+"  ", right)))
+	}
+	p.add(0, append(pieces, gap(6))...)
 }
 
 // terms says how and until when to pay.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"millrace/billing/ledger"
 	"millrace/db"
 	"millrace/db/q"
 	"millrace/internal/fault"
@@ -17,11 +16,8 @@ import (
 	"millrace/tenants"
 )
 
-// Limits of reading.
-const (
-	maxPage      = 200
-	soFarTimeout = 20 * time.Second // of each statement: a page waits for it
-)
+// maxPage bounds a list.
+const maxPage = 200
 
 // Filter says which invoices an operator wants listed, the newest month first.
 type Filter struct {
@@ -123,30 +119,6 @@ func (i *Invoice) read(ctx context.Context, r *q.Queries) error {
 			At: n.CreatedAt, Txn: n.TxnID})
 	}
 	return err
-}
-
-// SoFar is the running month as an invoice that is not stored: what was used, what credit paid, what will be owed. Its
-// lines do not yet hold what is on its way to the ledger.
-func (s *Service) SoFar(ctx context.Context, by tenants.Actor, org ids.ID) (out Invoice, err error) {
-	if err := by.Require(tenants.BillingRead, org); err != nil {
-		return Invoice{}, err
-	}
-	month := ledger.MonthOf(s.now())
-	err = s.c.DB.InTx(ctx, db.Org(org).Snapshot().ReadOnly().Timeout(soFarTimeout), func(tx pgx.Tx) error {
-		c, err := coverOf(ctx, q.New(tx), month)
-		if err != nil {
-			return err
-		}
-		sh, err := s.sheet(ctx, tx, org, c)
-		if err != nil {
-			return err
-		}
-		t := sh.total
-		out = Invoice{Org: org, Month: month, State: Draft, Problem: sh.problem, Charged: t.charged(), Promo: t.promo, Prepaid: t.prepaid,
-			Receivable: t.receivable, Overrun: t.overrun, Subtotal: sh.cents, Total: sh.cents, Lines: sh.lines}
-		return nil
-	})
-	return out, wrapped("so far", err)
 }
 
 func invoiceOf(r q.Invoice) (Invoice, error) {

@@ -66,7 +66,7 @@ func newWorld(t testing.TB) *world {
 }
 
 func (w *world) service() *invoice.Service {
-	return invoice.New(invoice.Config{DB: w.db, Clock: w.clock, Notify: w.bus, Desk: w.desk, Seller: invoice.Seller{Name: "Millwright GmbH"}})
+	return invoice.New(invoice.Config{DB: w.db, Clock: w.clock, Notify: w.bus, Desk: w.desk, Seller: invoice.Seller{Name: "Millwright GmbH"}, PublicURL: "https://millrace.example"})
 }
 
 // month is the first day of the nth month that is invoiced, from 0.
