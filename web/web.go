@@ -30,9 +30,11 @@ type Deps struct {
 	Change   console.Writer
 	Hooks    console.Webhooks
 	Pay      console.Payments
+	Bills    console.Bills
 	Business admin.Reader
 	Operate  admin.Writer
 	Till     admin.Payments
+	Invoices admin.Bills
 	Prices   pricelist.Reader
 	Live     *live.Hub
 	Clock    clock.Clock
@@ -62,8 +64,8 @@ func New(d Deps) http.Handler {
 	pages := e.Group("")
 	guard.Register(pages)
 	d.Live.Register(pages, guard.Alive)
-	console.Register(pages, console.Deps{Read: d.Customer, Write: d.Change, Hooks: d.Hooks, Pay: d.Pay, Clock: d.Clock, PublicURL: d.PublicURL, Gateway: d.Gateway})
-	admin.Register(pages, admin.Deps{Read: d.Business, Write: d.Operate, Pay: d.Till, Clock: d.Clock})
+	console.Register(pages, console.Deps{Read: d.Customer, Write: d.Change, Hooks: d.Hooks, Pay: d.Pay, Bills: d.Bills, Clock: d.Clock, PublicURL: d.PublicURL, Gateway: d.Gateway})
+	admin.Register(pages, admin.Deps{Read: d.Business, Write: d.Operate, Pay: d.Till, Bills: d.Invoices, Clock: d.Clock})
 
 	mux := http.NewServeMux() // files need no guard: they hold nothing of anyone
 	mux.HandleFunc(assets.Prefix, assets.ServeHTTP)

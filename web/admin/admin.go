@@ -97,6 +97,7 @@ type Deps struct {
 	Read  Reader
 	Write Writer
 	Pay   Payments
+	Bills Bills
 	Clock clock.Clock
 }
 
@@ -129,6 +130,7 @@ func Register(g *echo.Group, d Deps) {
 	g.GET(Root+"/revenue/export", in(p.export))
 	g.GET(Root+"/revenue/export/file", in(p.exportFile))
 	p.registerMonths(g, in)
+	p.registerBills(g, in)
 	g.GET(marginTop, in(p.margin))
 	g.GET(marginTop+"/price", in(p.gpuPriceForm))
 	g.POST(marginTop+"/price", in(p.setGPUPrice))

@@ -67,6 +67,7 @@ type Deps struct {
 	Write Writer
 	Hooks Webhooks
 	Pay   Payments
+	Bills Bills
 	Clock clock.Clock
 	// PublicURL is where customers' programs reach the service, without a path: "https://api.acme.example".
 	PublicURL string
@@ -105,6 +106,7 @@ func Register(g *echo.Group, d Deps) {
 	g.GET("/models", in(p.models))
 	g.GET("/billing", in(p.billing))
 	p.registerPay(g, in)
+	p.registerBills(g, in)
 	p.registerStatement(g, in)
 	p.registerLimits(g, in)
 	p.registerHooks(g, in)

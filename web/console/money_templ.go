@@ -52,7 +52,7 @@ func billingPage(page ui.Page, b Billing, g ui.Grid, paging ui.Paging, csv strin
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<a class=\"btn\" href=\"/billing/statement\">Statement</a> <a class=\"btn\" href=\"/billing/payment\">Card and auto-recharge</a> ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<a class=\"btn\" href=\"/billing/invoices\">Invoices</a> <a class=\"btn\" href=\"/billing/statement\">Statement</a> <a class=\"btn\" href=\"/billing/payment\">Card and auto-recharge</a> ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -82,7 +82,7 @@ func billingPage(page ui.Page, b Billing, g ui.Grid, paging ui.Paging, csv strin
 					var templ_7745c5c3_Var4 string
 					templ_7745c5c3_Var4, templ_7745c5c3_Err = templruntime.NewAttributeExpression(templ.SafeURL(csv)).ResolveURL(ctx)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `console/money.templ`, Line: 17, Col: 44}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `console/money.templ`, Line: 18, Col: 44}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var4)
 					if templ_7745c5c3_Err != nil {

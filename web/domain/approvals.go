@@ -46,6 +46,10 @@ func requestText(r credit.Request) string {
 		return text
 	case credit.ReversalRequest:
 		return "Reversal of " + ids.Format(ids.Txn, r.Details.Txn)
+	case credit.NoteRequest:
+		return "Credit note for " + ids.Format(ids.Invoice, r.Details.Invoice)
+	case credit.WriteOffRequest:
+		return "Giving up of " + ids.Format(ids.Invoice, r.Details.Invoice)
 	}
 	return "Adjustment"
 }

@@ -22,6 +22,7 @@ import (
 	"millrace/billing/export"
 	"millrace/billing/hook"
 	"millrace/billing/inbox"
+	"millrace/billing/invoice"
 	"millrace/billing/margin"
 	"millrace/billing/month"
 	"millrace/billing/price"
@@ -64,6 +65,8 @@ type Deps struct {
 	Exports   *export.Service
 	Margin    *margin.Service
 	Months    *month.Service
+	Invoices  *invoice.Service
+	Collect   *invoice.Collector
 	Topups    *topup.Service
 	Inbox     *inbox.Inbox
 	Lag       Lag
@@ -81,16 +84,18 @@ type Site struct {
 	Change   console.Writer
 	Hooks    console.Webhooks
 	Pay      console.Payments
+	Bills    console.Bills
 	Business admin.Reader
 	Operate  admin.Writer
 	Till     admin.Payments
+	Invoices admin.Bills
 	Prices   pricelist.Reader
 }
 
 // New makes a site.
 func New(d Deps) Site {
 	c, b := customer{&d}, business{&d}
-	return Site{Auth: newAuth(&d), Customer: c, Change: c, Hooks: c, Pay: c, Business: b, Operate: b, Till: b, Prices: storefront{&d}}
+	return Site{Auth: newAuth(&d), Customer: c, Change: c, Hooks: c, Pay: c, Bills: c, Business: b, Operate: b, Till: b, Invoices: b, Prices: storefront{&d}}
 }
 
 // LinkURL gives the address of the page that uses up a sign-in token; for "" the sign-in page. It is what tenants.New asks

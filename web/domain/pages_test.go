@@ -42,6 +42,10 @@ func (s *shop) everyPage(balance string) []look {
 		{s.owner, "/models", []string{"demo/small", "$0.50", "$8.00", "not served"}},
 		{s.owner, "/billing", []string{balance, "Usage, 28 November (1 request)", "Credit: Invoice 7", "$20.00"}},
 		{s.owner, "/billing?format=csv", []string{"-0.0056"}},
+		{s.owner, "/billing/invoices", []string{"So far in November 2026", "No invoices"}},
+		{s.owner, "/billing/invoices/so-far", []string{"Paid from credit", "demo/small, cached input", "$0.0066"}},
+		{s.owner, "/billing/invoices/so-far?format=csv", []string{"demo/large"}},
+		{s.owner, "/billing/details", []string{"Legal name", "Tax id"}},
 		{s.owner, "/limits", []string{"$1.00", "bots", "support-bot"}},
 		{s.owner, "/limits/key/" + ids.Format(ids.Key, s.ci.ID), []string{"ci-nightly"}},
 		{s.owner, "/limits/org/" + ids.Format(ids.Org, s.acme.ID), []string{"Acme Robotics"}},
@@ -59,6 +63,7 @@ func (s *shop) everyPage(balance string) []look {
 		{s.staff, model + "/price", []string{"0.5"}},
 		{s.staff, "/admin/revenue?month=2026-11", []string{"Acme Robotics", "demo/large", "Bluefin", "$0.0072"}},
 		{s.staff, "/admin/revenue?month=2026-11&format=csv", []string{"Acme Robotics,demo/large,1,2000,0,200,0.0056", "Acme Robotics,demo/small,5,1610,1800,185,0.00108", "Bluefin,demo/small,1,1000,0,0,0.0005"}},
+		{s.staff, "/admin/invoices", []string{"Overdue", "No invoices here"}},
 		{s.staff, "/admin/months", []string{"November 2026", "open"}},
 		{s.staff, "/admin/months/2026-11", []string{"freezes on 3 Dec 2026", "Ties out with the ledger", "Recognised revenue"}},
 		{s.staff, "/admin/months/2026-11?format=csv", []string{"Customer,Revenue,Breakage"}},
@@ -98,7 +103,7 @@ func TestEveryPage(t *testing.T) {
 			}
 		}
 	}
-	for path, who := range map[string]string{"/admin": s.owner, "/keys/new": s.viewing, "/billing": s.viewing, "/audit": s.viewing, "/keys/" + ids.Format(ids.Key, s.ci.ID): s.rival,
+	for path, who := range map[string]string{"/admin": s.owner, "/keys/new": s.viewing, "/billing": s.viewing, "/billing/invoices": s.viewing, "/billing/details": s.viewing, "/admin/invoices": s.owner, "/audit": s.viewing, "/keys/" + ids.Format(ids.Key, s.ci.ID): s.rival,
 		"/requests/" + ids.Format(ids.Request, s.calls[0]): s.rival, "/limits/key/" + ids.Format(ids.Key, s.ci.ID): s.rival} {
 		if status, _, _ := s.page(who, path, nil); status != http.StatusNotFound && status != http.StatusForbidden {
 			t.Errorf("%s answers %d to who may not see it", path, status)

@@ -21,6 +21,7 @@ import (
 	"millrace/billing/credit"
 	"millrace/billing/export"
 	"millrace/billing/hook"
+	"millrace/billing/invoice"
 	"millrace/billing/margin"
 	"millrace/billing/month"
 	"millrace/billing/price"
@@ -83,7 +84,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, db: dbtest.New(t), bus: dbtest.Bus(t), clock: clock.NewManual(begin), root: tenants.System(), contexts: map[string]context.Context{}}
+	w := &world{t: t, db: invoicedSince(t, begin), bus: dbtest.Bus(t), clock: clock.NewManual(begin), root: tenants.System(), contexts: map[string]context.Context{}}
 	master, err := seal.Parse(seal.Generate())
 	w.must(err)
 	w.master = master
@@ -110,9 +111,10 @@ func newWorld(t testing.TB) *world {
 		_ = w.purse.Close(ctx, credit.LogEnd{})
 		_ = w.log.Close(ctx)
 	})
-	w.site = domain.New(domain.Deps{DB: w.db, Tenants: w.tenants, Keys: w.keys, Credit: w.desk, Hooks: hook.New(w.db, w.master, w.clock, false), Alerts: alert.New(w.db, w.clock, publicURL), Prices: w.prices, Report: w.report, Exports: export.New(w.db, w.clock), Margin: margin.New(w.db, w.clock, w.report), Months: month.New(w.db, w.clock), Lag: w.lag,
+	bills := invoice.New(invoice.Config{DB: w.db, Clock: w.clock, Notify: w.bus, Desk: w.desk, Seller: invoice.Seller{Name: "Millrace Operations Ltd"}})
+	w.site = domain.New(domain.Deps{DB: w.db, Tenants: w.tenants, Keys: w.keys, Credit: w.desk, Hooks: hook.New(w.db, w.master, w.clock, false), Alerts: alert.New(w.db, w.clock, publicURL), Prices: w.prices, Report: w.report, Exports: export.New(w.db, w.clock), Margin: margin.New(w.db, w.clock, w.report), Months: month.New(w.db, w.clock), Invoices: bills, Collect: invoice.NewCollector(bills, invoice.CollectConfig{PublicURL: publicURL}), Lag: w.lag,
 		Catalogue: w.models, Fleet: w.hub, Clock: w.clock, HubURL: hubURL})
-	w.console = httptest.NewServer(web.New(web.Deps{Auth: w.site.Auth, Customer: w.site.Customer, Change: w.site.Change, Hooks: w.site.Hooks, Business: w.site.Business,
+	w.console = httptest.NewServer(web.New(web.Deps{Auth: w.site.Auth, Customer: w.site.Customer, Change: w.site.Change, Hooks: w.site.Hooks, Bills: w.site.Bills, Invoices: w.site.Invoices, Business: w.site.Business,
 		Operate: w.site.Operate, Live: live.NewHub(), Clock: w.clock, Log: slog.New(failing{t, slog.DiscardHandler}), PublicURL: publicURL}))
 	t.Cleanup(w.console.Close)
 	return w
@@ -361,4 +363,24 @@ func usd(t testing.TB, s string) money.Nano {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// invoicedSince is a database whose months are invoiced from a moment on, whenever the test runs.
+func invoicedSince(t testing.TB, at time.Time) *db.DB {
+	t.Helper()
+	url := dbtest.URL(t)
+	super, err := pgx.Connect(t.Context(), dbtest.Superuser(t, url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer super.Close(t.Context())
+	if _, err := super.Exec(t.Context(), "UPDATE invoicing SET first_month = date_trunc('month', $1::timestamptz AT TIME ZONE 'UTC')", at); err != nil {
+		t.Fatal(err)
+	}
+	d, err := db.Open(t.Context(), url, db.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
 }

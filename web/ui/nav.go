@@ -45,6 +45,7 @@ var operatorNav = []NavGroup{
 		{"/admin/customers", "Customers", "building-2"},
 		{"/admin/models", "Models and prices", "tags"},
 		{"/admin/revenue", "Revenue", "trending-up"},
+		{"/admin/invoices", "Invoices", "receipt"},
 		{"/admin/months", "Months", "scale"},
 		{"/admin/margin", "Margin", "gauge"},
 		{"/admin/approvals", "Approvals", "check"},

@@ -55,6 +55,13 @@ func Pages() []Page {
 		{Name: "recharge-agree", Path: "/billing/payment/recharge", Who: Member, Form: "below=20&to=100&monthly_max=500&step=preview"},
 		{Name: "statement", Path: "/billing/statement", Who: Member},
 		{Name: "statement-day", Path: "/billing/statement/2026-11-28", Who: Member},
+		{Name: "invoices", Path: "/billing/invoices", Who: Member},
+		{Name: "invoice-overdue", Path: path("/billing/invoices/", ids.Invoice, id(kindInvoice, 1)), Who: Member},
+		{Name: "invoice-paid", Path: path("/billing/invoices/", ids.Invoice, id(kindInvoice, 2)), Who: Member},
+		{Name: "invoice-void", Path: path("/billing/invoices/", ids.Invoice, id(kindInvoice, 3)), Who: Member},
+		{Name: "invoices-so-far", Path: "/billing/invoices/so-far", Who: Member},
+		{Name: "billing-details", Path: "/billing/details", Who: Member},
+		{Name: "billing-details-bad", Path: "/billing/details", Who: Member, Form: "legal_name=Acme&country=Germany", Status: 422},
 		{Name: "limits", Path: "/limits", Who: Member},
 		{Name: "limits-raise", Path: path("/limits/key/", ids.Key, id(kindKey, 1)) + "/raise", Who: Member},
 		{Name: "limits-raise-bad", Path: path("/limits/key/", ids.Key, id(kindKey, 1)) + "/raise", Who: Member, Form: "to=1&lasts=24h", Status: 422},
@@ -69,8 +76,8 @@ func Pages() []Page {
 		{Name: "not-allowed", Path: "/keys/new", Who: Reader, Status: 403},
 	}
 	out = append(out, operatorPages()...)
-	for name, who := range map[string]string{"": Member, "keys": Member, "usage": Member, "requests": Member, "playground": Member, "models": Member, "billing": Member, "billing/credits": Member, "billing/payment": Member,
-		"admin": Operator, "admin/customers": Operator, "admin/models": Operator, "admin/revenue": Operator, "admin/months": Operator, "admin/margin": Operator, "admin/hosts": Operator, "admin/units": Operator, "admin/reconcile": Operator, "admin/exceptions": Operator, "admin/payments": Operator} {
+	for name, who := range map[string]string{"": Member, "keys": Member, "usage": Member, "requests": Member, "playground": Member, "models": Member, "billing": Member, "billing/credits": Member, "billing/payment": Member, "billing/invoices": Member, "billing/invoices/so-far": Member,
+		"admin": Operator, "admin/customers": Operator, "admin/models": Operator, "admin/revenue": Operator, "admin/months": Operator, "admin/invoices": Operator, "admin/margin": Operator, "admin/hosts": Operator, "admin/units": Operator, "admin/reconcile": Operator, "admin/exceptions": Operator, "admin/payments": Operator} {
 		out = append(out, Page{Name: "empty-" + name, Path: "/" + name, Who: who, State: Fresh})
 	}
 	return out
@@ -78,6 +85,9 @@ func Pages() []Page {
 
 func operatorPages() []Page {
 	org, model, host, unit := path("/admin/customers/", ids.Org, id(kindOrg, 1)), path("/admin/models/", ids.Model, id(kindModel, 0)), path("/admin/hosts/", ids.Host, id(kindHost, 7)), path("/admin/units/", ids.Unit, id(kindUnit, 1))
+	bill := func(org, n int) string {
+		return path("/admin/customers/", ids.Org, id(kindOrg, org)) + path("/invoices/", ids.Invoice, id(kindInvoice, n))
+	}
 	aside := func(n int) string { return path("/admin/quarantine/", ids.Aside, id(kindAside, n)) }
 	return []Page{
 		{Name: "admin", Path: "/admin", Who: Operator},
@@ -100,6 +110,17 @@ func operatorPages() []Page {
 		{Name: "admin-price-terms-bad", Path: model + "/price", Who: Operator, Form: "input=0.28&output=0.90&tier1_above=x&tier1_input=0.30&window1_from=22:00&batch_percent=half&step=preview", Status: 422},
 		{Name: "admin-price-cancel", Path: model + "/versions/" + ids.Format(ids.Price, id(kindPrice, 90)) + "/cancel", Who: Operator},
 		{Name: "admin-revenue", Path: "/admin/revenue", Who: Operator},
+		{Name: "admin-invoices", Path: "/admin/invoices", Who: Operator},
+		{Name: "admin-invoice-open", Path: bill(2, 4), Who: Operator},
+		{Name: "admin-invoice-draft", Path: bill(4, 6), Who: Operator},
+		{Name: "admin-invoice-draft-bad", Path: bill(4, 6) + "/finalize", Who: Operator, Form: "x=1", Status: 422},
+		{Name: "admin-invoice-given-up", Path: bill(3, 5), Who: Operator},
+		{Name: "admin-invoice-payment", Path: bill(1, 1) + "/payment", Who: Operator},
+		{Name: "admin-invoice-payment-bad", Path: bill(1, 1) + "/payment", Who: Operator, Form: "amount=0.001&reference=&received_at=soon", Status: 422},
+		{Name: "admin-invoice-note", Path: bill(1, 1) + "/credit-note", Who: Operator},
+		{Name: "admin-invoice-note-bad", Path: bill(1, 1) + "/credit-note", Who: Operator, Form: "amount=9999&reason=sorry&back=credit", Status: 422},
+		{Name: "admin-invoice-write-off", Path: bill(1, 1) + "/write-off", Who: Operator},
+		{Name: "admin-invoice-write-off-bad", Path: bill(1, 1) + "/write-off", Who: Operator, Form: "reason=+", Status: 422},
 		{Name: "admin-months", Path: "/admin/months", Who: Operator},
 		{Name: "admin-month-open", Path: "/admin/months/2026-11", Who: Operator},
 		{Name: "admin-month-waits", Path: "/admin/months/2026-10", Who: Operator},

@@ -5,10 +5,12 @@ import (
 	"hash/fnv"
 	"time"
 
+	"millrace/billing/invoice"
 	"millrace/internal/ids"
 	"millrace/internal/money"
 	"millrace/internal/usage"
 	"millrace/web/admin"
+	"millrace/web/bill"
 	"millrace/web/console"
 	"millrace/web/ui"
 )
@@ -30,6 +32,10 @@ const (
 	kindCap
 	kindHook
 	kindAsk
+	kindInvoice
+	kindPayment
+	kindNote
+	kindPact
 )
 
 // world is everything that can be read.
@@ -50,6 +56,8 @@ type world struct {
 	till     admin.PaymentsState
 
 	septemberClosed bool
+	bills           []bill.Bill
+	details         invoice.Details
 }
 
 func usd(s string) money.Nano {
@@ -96,6 +104,7 @@ func newFixture(s State) *Fixture {
 	f.moneyPages()
 	f.payWorld()
 	f.tillWorld()
+	f.billWorld()
 	return f
 }
 
