@@ -153,19 +153,24 @@ func (in *GrantInput) txn(id ids.ID) ledger.Txn {
 	return t
 }
 
-// Grant gives credit at once. Operators only, and at most ApprovalLimit: more is what Ask is for. fresh=false: a repeated
+// Grant gives credit at once. Operators only, and at most ApprovalLimit for one customer within 24 hours: more is what Ask is for. fresh=false: a repeated
 // request; nothing was given again.
 func (d *Desk) Grant(ctx context.Context, by tenants.Actor, in GrantInput) (g Grant, fresh bool, err error) {
 	if err := by.RequireOperator(); err != nil {
 		return Grant{}, false, err
 	}
-	if in.Amount > d.approveAbove && by.Name() != tenants.System().Name() {
-		return Grant{}, false, fault.New(fault.Forbidden, "Credit above %s USD needs a second operator.", d.approveAbove).WithCode("second_operator_needed").WithParam("amount")
-	}
 	in.Actor = by.Name()
 	err = d.change(ctx, in.Org, func(tx pgx.Tx) (err error) {
+		alone, err := d.mayAlone(ctx, q.New(tx), by, in.Org, in.Amount)
+		if err != nil {
+			return err
+		}
 		if g, fresh, err = GiveCredit(ctx, tx, in, d.now()); err != nil || !fresh {
 			return err
+		}
+		if !alone {
+			return fault.New(fault.Forbidden, "Credit above %s USD for one customer within 24 hours needs a second operator.", d.approveAbove).
+				WithCode("second_operator_needed").WithParam("amount")
 		}
 		return d.audit(ctx, tx, by, in.Org, "credit.grant", ids.Format(ids.Grant, g.ID), nil, g)
 	})

@@ -19,7 +19,7 @@ import (
 	"millrace/tenants"
 )
 
-// StandardApproval is the sum above which what an operator gives or takes waits for a second one.
+// StandardApproval is the sum above which what an operator gives or takes, of one customer within 24 hours, waits for a second one.
 const StandardApproval = 1000 * money.NanoPerUSD
 
 // RequestKind says what an operator asks for.
@@ -123,7 +123,8 @@ func (d *Desk) ApproveAbove(limit money.Nano) {
 // ApprovalLimit is the sum above which a second operator must approve.
 func (d *Desk) ApprovalLimit() money.Nano { return d.approveAbove }
 
-// Ask does what an operator asks for, or keeps it for a second one (State tells). Operators only. A repeated request gives
+// Ask does what an operator asks for, or keeps it for a second one (State tells): what would come, with what he did to the
+// customer alone within 24 hours, above the limit. Operators only. A repeated request gives
 // what became of the first; for something else its key is a Conflict.
 func (d *Desk) Ask(ctx context.Context, by tenants.Actor, a Ask) (Request, error) {
 	if err := by.RequireOperator(); err != nil {
@@ -167,7 +168,11 @@ func (d *Desk) Ask(ctx context.Context, by tenants.Actor, a Ask) (Request, error
 		if out, err = requestOf(row); err != nil {
 			return err
 		}
-		if max(a.Amount, -a.Amount) > d.approveAbove {
+		alone, err := d.mayAlone(ctx, q.New(tx), by, a.Org, max(a.Amount, -a.Amount))
+		if err != nil {
+			return err
+		}
+		if !alone {
 			return d.audit(ctx, tx, by, a.Org, "credit.ask", ids.Format(requestPrefix, out.ID), nil, out)
 		}
 		if err := d.do(ctx, tx, by, out); err != nil {
@@ -177,6 +182,24 @@ func (d *Desk) Ask(ctx context.Context, by tenants.Actor, a Ask) (Request, error
 		return err
 	})
 	return out, err
+}
+
+// aloneSpan is how long what an operator does to one customer is added up for the limit: many small sums are a large one.
+const aloneSpan = 24 * time.Hour
+
+// mayAlone reports whether an operator may give or take so much without a second one, with what he gave and took before.
+func (d *Desk) mayAlone(ctx context.Context, queries *q.Queries, by tenants.Actor, org ids.ID, amount money.Nano) (bool, error) {
+	if by.Name() == tenants.System().Name() { // the program itself: a new installation's demo credit
+		return true, nil
+	}
+	if err := queries.LockApprovals(ctx, org); err != nil {
+		return false, fmt.Errorf("credit: approvals: %w", err)
+	}
+	before, err := queries.DoneAlone(ctx, q.DoneAloneParams{OrgID: org, Who: by.Name(), Since: d.now().Add(-aloneSpan)})
+	if err != nil {
+		return false, fmt.Errorf("credit: what was done alone: %w", err)
+	}
+	return amount <= d.approveAbove-money.Nano(before), nil
 }
 
 func (a *Ask) check(now time.Time, deeds map[RequestKind]Deed) error {

@@ -76,6 +76,39 @@ func TestASmallSumIsGivenAtOnceALargeOneNeedsTwo(t *testing.T) {
 	h.soundBooks(t, p.Org)
 }
 
+// What an operator does to one customer alone adds up over a day, whichever way it is asked for; another operator, another
+// customer and another day have their own.
+func TestManySmallSumsNeedTwo(t *testing.T) {
+	h := open(t)
+	p, other := h.org(t, 0), h.org(t, 0)
+	ask := func(by tenants.Actor, a credit.Ask, want string) {
+		t.Helper()
+		if r, err := h.desk.Ask(t.Context(), by, a); err != nil || r.State != want {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	grant := func(amount money.Nano) error {
+		_, _, err := h.desk.Grant(t.Context(), ann, credit.GrantInput{Org: p.Org, Kind: credit.Promotional, Amount: amount, Reason: "sorry", IdempotencyKey: ids.New().String()})
+		return err
+	}
+	ask(ann, gift(p.Org, 400*usd), credit.Done)
+	if err := grant(300 * usd); err != nil {
+		t.Error(err)
+	}
+	taken := credit.Ask{Org: p.Org, Kind: credit.AdjustmentRequest, Amount: -200 * usd, Reason: "too much", IdempotencyKey: ids.New().String()}
+	ask(ann, taken, credit.Done)
+	if err := grant(100*usd + 1); fault.Of(err).Code != "second_operator_needed" {
+		t.Errorf("%v", err)
+	}
+	ask(ann, gift(p.Org, 100*usd+1), credit.Waiting)
+	ask(ann, gift(p.Org, 100*usd), credit.Done)
+	ask(ann, gift(other.Org, 1000*usd), credit.Done)
+	ask(bob, gift(p.Org, 1000*usd), credit.Done)
+	h.exec(t, "update credit_requests set asked_at = asked_at - interval '1 day'")
+	ask(ann, gift(p.Org, 700*usd+1), credit.Waiting) // the grant is of today
+	ask(ann, gift(p.Org, 700*usd), credit.Done)
+}
+
 func TestAnAskIsDoneOnce(t *testing.T) {
 	h := open(t)
 	p := h.org(t, 0)

@@ -84,7 +84,11 @@ func (s *Service) Preview(ctx context.Context, by tenants.Actor, d Draft) (p Pre
 			return err
 		}
 		if !model.Free {
-			p.Doubts = append(Doubts(before, &v), p.Doubts...)
+			doubts, err := s.doubts(ctx, tx, before, &v)
+			if err != nil {
+				return err
+			}
+			p.Doubts = append(doubts, p.Doubts...)
 		}
 		return nil
 	})

@@ -150,6 +150,37 @@ func TestDraftsThatAreRefused(t *testing.T) {
 }
 
 // A version that was cancelled may be replaced at the same moment; one that is about to begin stays.
+// Steps that are small each ask for a confirmation once they are a large one together; a month later they are forgotten.
+func TestSmallStepsAddUp(t *testing.T) {
+	h := open(t)
+	model := h.model(t, "acme/llama", false)
+	step := func(usd money.Pico, confirm string) error {
+		h.clock.Advance(time.Hour)
+		_, err := h.service.Create(t.Context(), tenants.System(), price.Draft{Model: model, Prices: list(usd), Confirm: confirm})
+		return err
+	}
+	first := h.clock.Now().Add(time.Hour).UTC().Format("2 January 2006")
+	for _, usd := range []money.Pico{10, 14} {
+		if err := step(usd, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f := fault.Of(step(19, "")); f.Code != "confirm_prices" || !strings.Contains(f.Message, "Against the price of "+first) ||
+		!strings.Contains(f.Message, "from 10 USD per 1M tokens to 19 USD per 1M tokens") || strings.Contains(f.Message, "from 14") {
+		t.Errorf("%+v", f)
+	}
+	if err := step(19, "acme/llama"); err != nil {
+		t.Error(err)
+	}
+	h.clock.Advance(31 * 24 * time.Hour)
+	if err := step(28, ""); err != nil {
+		t.Error(err)
+	}
+	if f := fault.Of(step(30, "")); f.Code != "confirm_prices" { // 19 held until an hour ago
+		t.Errorf("%+v", f)
+	}
+}
+
 func TestCancel(t *testing.T) {
 	h := open(t)
 	model := h.model(t, "acme/llama", false)

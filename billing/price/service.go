@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,7 +66,10 @@ func (s *Service) Create(ctx context.Context, by tenants.Actor, d Draft) (Versio
 			return err
 		}
 		if !model.Free {
-			doubts := Doubts(before, &v)
+			doubts, err := s.doubts(ctx, tx, before, &v)
+			if err != nil {
+				return err
+			}
 			if s.costs != nil && strings.TrimSpace(d.Confirm) != model.Name {
 				p, err := s.preview(ctx, tx, &v)
 				if err != nil {
@@ -91,6 +95,48 @@ func (s *Service) Create(ctx context.Context, by tenants.Actor, d Draft) (Versio
 	}
 	s.tell(ctx)
 	return v, nil
+}
+
+// creepSpan is how long ago prices are compared with too: many small steps are a large one.
+const creepSpan = 30 * 24 * time.Hour
+
+// doubts compares a version with the one it follows, and with what held a month before it.
+func (s *Service) doubts(ctx context.Context, tx q.DBTX, before, v *Version) ([]string, error) {
+	list := Doubts(before, v)
+	if before == nil {
+		return list, nil
+	}
+	was, err := monthBefore(ctx, tx, before, v.EffectiveAt)
+	if err != nil || was.ID == before.ID {
+		return list, err
+	}
+	for _, d := range Doubts(was, v) {
+		if !slices.Contains(list, d) {
+			list = append(list, "Against the price of "+was.EffectiveAt.Format("2 January 2006")+", "+d)
+		}
+	}
+	return list, nil
+}
+
+// monthBefore is the version of before's book that held creepSpan before a moment, else the book's first.
+func monthBefore(ctx context.Context, tx q.DBTX, before *Version, at time.Time) (*Version, error) {
+	since := at.Add(-creepSpan)
+	if !before.EffectiveAt.After(since) {
+		return before, nil
+	}
+	all, err := OfModels(ctx, tx, []ids.ID{before.Model})
+	if err != nil {
+		return nil, err
+	}
+	was := before
+	for i := range slices.Backward(all) { // by book, and then by the moment
+		if v := &all[i]; v.Book == before.Book && v.CancelledAt == nil && v.EffectiveAt.Before(was.EffectiveAt) {
+			if was = v; !v.EffectiveAt.After(since) {
+				break
+			}
+		}
+	}
+	return was, nil
 }
 
 // predecessor is the version that v would follow: of its own book, else the standard ones; nil when there are none.

@@ -415,6 +415,27 @@ func (q *Queries) DecideCreditRequest(ctx context.Context, arg DecideCreditReque
 	return i, err
 }
 
+const doneAlone = `-- name: DoneAlone :one
+SELECT ((SELECT coalesce(sum(abs(r.amount_nano)), 0) FROM credit_requests r
+          WHERE r.org_id = $1 AND r.asked_by = $2 AND r.state = 'done' AND r.decided_by IS NULL AND r.asked_at > $3::timestamptz)
+      + (SELECT coalesce(sum(g.amount_nano), 0) FROM credit_grants g
+          WHERE g.org_id = $1 AND g.created_by = $2 AND g.created_at > $3::timestamptz AND g.idempotency_key NOT LIKE 'creq\_%'))::bigint AS nano
+`
+
+type DoneAloneParams struct {
+	OrgID ids.ID
+	Who   string
+	Since time.Time
+}
+
+// What an operator gave a customer or took from him, alone, since a moment. Grants that were asked for are under their request.
+func (q *Queries) DoneAlone(ctx context.Context, arg DoneAloneParams) (int64, error) {
+	row := q.db.QueryRow(ctx, doneAlone, arg.OrgID, arg.Who, arg.Since)
+	var nano int64
+	err := row.Scan(&nano)
+	return nano, err
+}
+
 const endRaises = `-- name: EndRaises :many
 UPDATE caps SET raised_nano = 0, raised_until = NULL, changed_at = clock_timestamp()
 WHERE raised_until <= clock_timestamp() RETURNING org_id, scope, scope_id, period
@@ -813,7 +834,6 @@ type InsertCreditRequestParams struct {
 	AskedAt        time.Time
 }
 
-// ---- requests of operators ---------------------------------------------------------------------------------------------
 func (q *Queries) InsertCreditRequest(ctx context.Context, arg InsertCreditRequestParams) (CreditRequest, error) {
 	row := q.db.QueryRow(ctx, insertCreditRequest,
 		arg.OrgID,
@@ -1007,6 +1027,17 @@ func (q *Queries) LockAllotmentsOfEpoch(ctx context.Context, epochID ids.ID) ([]
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockApprovals = `-- name: LockApprovals :exec
+SELECT pg_advisory_xact_lock(hashtextextended('approvals of ' || $1::uuid::text, 0))
+`
+
+// ---- requests of operators ---------------------------------------------------------------------------------------------
+// What one operator does to a customer is added up: one at a time.
+func (q *Queries) LockApprovals(ctx context.Context, orgID ids.ID) error {
+	_, err := q.db.Exec(ctx, lockApprovals, orgID)
+	return err
 }
 
 const lockBalanceBudget = `-- name: LockBalanceBudget :one
