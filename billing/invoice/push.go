@@ -38,6 +38,8 @@ const LeastPush int64 = 50
 type Customers interface {
 	// InvoiceCustomer makes it known when it is first needed. method is a kept card that may be charged; "" = none.
 	InvoiceCustomer(ctx context.Context, org ids.ID) (customer, method string, err error)
+	// AnotherCustomer makes it known anew, when the payment provider does not know that one any more.
+	AnotherCustomer(ctx context.Context, org ids.ID, gone string) (customer string, err error)
 }
 
 // CollectConfig of a Collector.
@@ -50,12 +52,13 @@ type CollectConfig struct {
 // Collector brings final invoices to the payment provider, and its money back; it reminds whoever does not pay, with or
 // without a payment provider. It is safe for concurrent use.
 type Collector struct {
-	s *Service
-	c CollectConfig
+	s       *Service
+	c       CollectConfig
+	glances glances
 }
 
 // NewCollector makes a collector of a service's invoices.
-func NewCollector(s *Service, c CollectConfig) *Collector { return &Collector{s, c} }
+func NewCollector(s *Service, c CollectConfig) *Collector { return &Collector{s: s, c: c} }
 
 // On reports whether there is a payment provider at all; Test, that no money moves there.
 func (c *Collector) On() bool   { return c != nil && c.c.Till != nil }

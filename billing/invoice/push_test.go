@@ -322,3 +322,51 @@ func TestManyLinesAreAtMost250(t *testing.T) {
 }
 
 var errCrash = errors.New("crashed")
+
+// A customer who comes back from paying sees it, without an event; a page that shows itself anew does not ask each time.
+func TestThePageSeesThePayment(t *testing.T) {
+	s := newShop(t)
+	owner := tenants.Actor{User: ids.New(), Org: s.org, Role: tenants.Owner}
+	till := &crashing{Till: s.gateway.Till(), at: -1}
+	reads := 0
+	till.before = func(call string) {
+		if call == "read" {
+			reads++
+		}
+	}
+	id := s.bill(12_00)
+	s.turn()
+	s.collect = s.collector(till)
+	look := func() invoice.Collection {
+		t.Helper()
+		c, err := s.collect.Look(t.Context(), owner, s.org, id)
+		s.must(err)
+		return c
+	}
+	for range 5 {
+		if c := look(); c.URL == "" || c.Ref != "" || reads != 1 {
+			t.Errorf("%+v, asked %d times", c, reads)
+		}
+	}
+	if problem := s.fake.PayInvoice(s.one().ID, stripefake.Way{Number: stripefake.CardGood}); problem != "" {
+		t.Fatal(problem)
+	}
+	s.clock.Advance(time.Minute)
+	if c := look(); c.URL != "" || c.Sentence != "" {
+		t.Errorf("%+v", c)
+	}
+	s.wantPaid(id, 12_00)
+	if _, err := s.collect.Look(t.Context(), tenants.Actor{User: ids.New(), Org: ids.New(), Role: tenants.Owner}, s.org, id); err == nil {
+		t.Error("another organization looks")
+	}
+}
+
+func TestACustomerWhoWasDeletedThereIsMadeAnew(t *testing.T) {
+	s := newShop(t)
+	s.exec("insert into payment_customers (org_id, customer_id, created_at, updated_at) values ($1, 'cus_gone', now(), now())", s.org)
+	id := s.bill(12_00)
+	s.turn()
+	if there := s.one(); there.Status != "open" || s.how(id).State != invoice.PushAsked {
+		t.Errorf("%+v, %+v", there, s.how(id))
+	}
+}

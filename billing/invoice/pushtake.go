@@ -51,7 +51,7 @@ func (c *Collector) take(ctx context.Context, v view, st step) (q.InvoicePush, e
 // create finds the draft that a lost answer made, or makes one. What was voided there keeps its number.
 func (c *Collector) create(ctx context.Context, v view, after q.InvoicePush) (q.InvoicePush, error) {
 	found, err := c.c.Till.FindInvoices(ctx, v.customer, v.inv.ID)
-	if err != nil {
+	if err != nil && !fault.Is(err, fault.NotFound) {
 		return after, err
 	}
 	voided := 0
@@ -70,6 +70,11 @@ func (c *Collector) create(ctx context.Context, v view, after q.InvoicePush) (q.
 	days := max(int(v.inv.DueAt.Sub(*v.inv.FinalizedAt)/day24), 1) // not by the clock: a repetition has the same words
 	x, err := c.c.Till.CreateInvoice(ctx, TillInvoice{Org: v.inv.OrgID, Invoice: v.inv.ID, Number: number, Attempt: int(v.push.Attempt), Customer: v.customer, Charge: v.method != "", Days: days,
 		Memo: "Usage of " + v.inv.Month.Format("January 2006")})
+	if fault.Is(err, fault.NotFound) { // the customer was deleted there
+		after.Attempt++
+		_, err = c.c.Customers.AnotherCustomer(ctx, v.inv.OrgID, v.customer)
+		return after, err
+	}
 	if err != nil {
 		return after, err
 	}

@@ -46,6 +46,9 @@ func (c *Collector) Tend(ctx context.Context, org, id ids.ID) error {
 // tendOnce takes one step; again = look for the next one.
 func (c *Collector) tendOnce(ctx context.Context, org, id ids.ID) (again bool, err error) {
 	v, err := c.look(ctx, org, id)
+	if err != nil && v.push.Ref != nil {
+		return false, c.failed(ctx, v, step{}, err)
+	}
 	if err != nil {
 		return false, err
 	}

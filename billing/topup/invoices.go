@@ -25,3 +25,11 @@ func (s *Service) InvoiceCustomer(ctx context.Context, org ids.ID) (customer, me
 	})
 	return customer, method, err
 }
+
+// AnotherCustomer makes the organization known anew at a payment provider that knows it no more: invoice.Customers.
+func (s *Service) AnotherCustomer(ctx context.Context, org ids.ID, gone string) (customer string, err error) {
+	if !s.On() {
+		return "", errOff
+	}
+	return s.anotherCustomer(ctx, org, gone)
+}
