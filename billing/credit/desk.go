@@ -98,25 +98,27 @@ func (d *Desk) Balance(ctx context.Context, by tenants.Actor, org ids.ID) (Balan
 	return b, err
 }
 
-// SetCreditLimit says how much an organization may use beyond its credit. Operators only.
+// SetCreditLimit says at once how much an organization may use beyond its credit. Operators only; a raise above what one may
+// do alone is what Ask is for.
 func (d *Desk) SetCreditLimit(ctx context.Context, by tenants.Actor, org ids.ID, limit money.Nano) error {
 	if err := by.RequireOperator(); err != nil {
 		return err
 	}
-	if limit < 0 || limit > MaxCap {
-		return fault.New(fault.Invalid, "A credit limit lies between 0 and %s USD.", MaxCap).WithParam("credit_limit")
+	_, err := d.ask(ctx, by, Ask{Org: org, Kind: LimitRequest, Limit: limit, Reason: "Credit limit", IdempotencyKey: ids.New().String()}, false)
+	return err
+}
+
+// setLimit moves an organization's credit limit, and what it may spend with it.
+func (d *Desk) setLimit(ctx context.Context, tx pgx.Tx, by tenants.Actor, org ids.ID, limit money.Nano) error {
+	was, err := q.New(tx).SetCreditLimit(ctx, q.SetCreditLimitParams{OrgID: org, CreditLimit: int64(limit)})
+	if err != nil {
+		return tenants.Found(err, "organization")
 	}
-	return d.change(ctx, org, func(tx pgx.Tx) error {
-		was, err := q.New(tx).SetCreditLimit(ctx, q.SetCreditLimitParams{OrgID: org, CreditLimit: int64(limit)})
-		if err != nil {
-			return tenants.Found(err, "organization")
-		}
-		// A balance that has no row yet takes the limit when it gets one.
-		if _, err := q.New(tx).RaiseBalanceCap(ctx, q.RaiseBalanceCapParams{OrgID: org, Delta: int64(limit) - was}); err != nil {
-			return fmt.Errorf("credit: move the balance's cap: %w", err)
-		}
-		return d.audit(ctx, tx, by, org, "credit_limit.set", ids.Format(ids.Org, org), money.Nano(was), limit)
-	})
+	// A balance that has no row yet takes the limit when it gets one.
+	if _, err := q.New(tx).RaiseBalanceCap(ctx, q.RaiseBalanceCapParams{OrgID: org, Delta: int64(limit) - was}); err != nil {
+		return fmt.Errorf("credit: move the balance's cap: %w", err)
+	}
+	return d.audit(ctx, tx, by, org, "credit_limit.set", ids.Format(ids.Org, org), money.Nano(was), limit)
 }
 
 // RaiseBalance adds to what an organization may spend, in the caller's transaction of the system. Whatever posts to credit or

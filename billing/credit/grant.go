@@ -169,8 +169,7 @@ func (d *Desk) Grant(ctx context.Context, by tenants.Actor, in GrantInput) (g Gr
 			return err
 		}
 		if !alone {
-			return fault.New(fault.Forbidden, "Credit above %s USD for one customer within 24 hours needs a second operator.", d.approveAbove).
-				WithCode("second_operator_needed").WithParam("amount")
+			return d.needsTwo()
 		}
 		return d.audit(ctx, tx, by, in.Org, "credit.grant", ids.Format(ids.Grant, g.ID), nil, g)
 	})

@@ -32,6 +32,7 @@ const (
 	ReversalRequest   RequestKind = "reversal"    // of one transaction
 	NoteRequest       RequestKind = "credit_note" // for an invoice
 	WriteOffRequest   RequestKind = "write_off"   // of what an invoice leaves unpaid
+	LimitRequest      RequestKind = "credit_limit"
 )
 
 // Deed is what another room does on behalf of the desk: billing/invoice.
@@ -58,12 +59,13 @@ type Ask struct {
 	Reason         string     // shown to the customer
 	IdempotencyKey string     // the caller's; unique per organization
 
-	Grant     GrantKind // of a grant
-	ExpiresAt time.Time // of a grant; zero = never
-	Priority  int16     // of a grant; 0 = its kind's
-	Txn       ids.ID    // of a reversal
-	Invoice   ids.ID    // of a credit note or a write-off
-	Back      string    // of a credit note: where what had been paid goes
+	Grant     GrantKind  // of a grant
+	ExpiresAt time.Time  // of a grant; zero = never
+	Priority  int16      // of a grant; 0 = its kind's
+	Txn       ids.ID     // of a reversal
+	Invoice   ids.ID     // of a credit note or a write-off
+	Back      string     // of a credit note: where what had been paid goes
+	Limit     money.Nano // of a credit limit: the new one. Its Amount is what it moves by, and is ignored
 }
 
 // Request is what was asked for, and what became of it.
@@ -92,6 +94,7 @@ type Details struct {
 	Txn       ids.ID     `json:"txn"`
 	Invoice   ids.ID     `json:"invoice"`
 	Back      string     `json:"back,omitempty"`
+	Limit     money.Nano `json:"limit,omitempty"`
 }
 
 func (d Details) equal(o Details) bool {
@@ -127,6 +130,11 @@ func (d *Desk) ApprovalLimit() money.Nano { return d.approveAbove }
 // customer alone within 24 hours, above the limit. Operators only. A repeated request gives
 // what became of the first; for something else its key is a Conflict.
 func (d *Desk) Ask(ctx context.Context, by tenants.Actor, a Ask) (Request, error) {
+	return d.ask(ctx, by, a, true)
+}
+
+// ask refuses, unless it may wait, what needs a second operator.
+func (d *Desk) ask(ctx context.Context, by tenants.Actor, a Ask, mayWait bool) (Request, error) {
 	if err := by.RequireOperator(); err != nil {
 		return Request{}, err
 	}
@@ -152,6 +160,13 @@ func (d *Desk) Ask(ctx context.Context, by tenants.Actor, a Ask) (Request, error
 			}
 			a.Amount = t.gives()
 		}
+		if a.Kind == LimitRequest {
+			was, err := q.New(tx).LockCreditLimit(ctx, a.Org)
+			if err != nil {
+				return fmt.Errorf("credit: read the credit limit: %w", err)
+			}
+			a.Amount = a.Limit - money.Nano(was)
+		}
 		if deed := d.deeds[a.Kind]; deed != nil {
 			if err := deed.Check(ctx, tx, Request{Org: a.Org, Kind: a.Kind, Amount: a.Amount, Reason: a.Reason, Details: a.details()}); err != nil {
 				return err
@@ -168,11 +183,14 @@ func (d *Desk) Ask(ctx context.Context, by tenants.Actor, a Ask) (Request, error
 		if out, err = requestOf(row); err != nil {
 			return err
 		}
-		alone, err := d.mayAlone(ctx, q.New(tx), by, a.Org, max(a.Amount, -a.Amount))
+		alone, err := d.mayAlone(ctx, q.New(tx), by, a.Org, a.weight())
 		if err != nil {
 			return err
 		}
-		if !alone {
+		switch {
+		case !alone && !mayWait:
+			return d.needsTwo()
+		case !alone:
 			return d.audit(ctx, tx, by, a.Org, "credit.ask", ids.Format(requestPrefix, out.ID), nil, out)
 		}
 		if err := d.do(ctx, tx, by, out); err != nil {
@@ -202,11 +220,26 @@ func (d *Desk) mayAlone(ctx context.Context, queries *q.Queries, by tenants.Acto
 	return amount <= d.approveAbove-money.Nano(before), nil
 }
 
+func (d *Desk) needsTwo() error {
+	return fault.New(fault.Forbidden, "More than %s USD for one customer within 24 hours need a second operator.", d.approveAbove).
+		WithCode("second_operator_needed").WithParam("amount")
+}
+
+// weight is what counts for the limit of what one operator does alone. Lowering a credit limit is no gift.
+func (a *Ask) weight() money.Nano {
+	if a.Kind == LimitRequest {
+		return max(a.Amount, 0)
+	}
+	return max(a.Amount, -a.Amount)
+}
+
 func (a *Ask) check(now time.Time, deeds map[RequestKind]Deed) error {
 	invalid := func(param, message string) error { return fault.New(fault.Invalid, "%s", message).WithParam(param) }
 	switch {
-	case a.Kind != GrantRequest && a.Kind != AdjustmentRequest && a.Kind != ReversalRequest && deeds[a.Kind] == nil:
-		return invalid("kind", "Ask for a grant, an adjustment or a reversal.")
+	case a.Kind != GrantRequest && a.Kind != AdjustmentRequest && a.Kind != ReversalRequest && a.Kind != LimitRequest && deeds[a.Kind] == nil:
+		return invalid("kind", "Ask for a grant, an adjustment, a reversal or a credit limit.")
+	case a.Kind == LimitRequest && (a.Limit < 0 || a.Limit > MaxCap):
+		return invalid("credit_limit", fmt.Sprintf("A credit limit lies between 0 and %s USD.", MaxCap))
 	case a.Reason == "" || len(a.Reason) > maxReason:
 		return invalid("reason", "Give a reason of at most 500 bytes: the customer sees it.")
 	case a.IdempotencyKey == "" || len(a.IdempotencyKey) > maxKey:
@@ -225,7 +258,7 @@ func (a *Ask) grant() GrantInput {
 }
 
 func (a *Ask) details() Details {
-	out := Details{Grant: a.Grant, Priority: a.Priority, Txn: a.Txn, Invoice: a.Invoice, Back: a.Back}
+	out := Details{Grant: a.Grant, Priority: a.Priority, Txn: a.Txn, Invoice: a.Invoice, Back: a.Back, Limit: a.Limit}
 	if !a.ExpiresAt.IsZero() {
 		at := a.ExpiresAt.UTC().Truncate(time.Microsecond)
 		out.ExpiresAt = &at
@@ -252,7 +285,7 @@ func asked(ctx context.Context, queries *q.Queries, a Ask) (Request, error) {
 	if err != nil {
 		return Request{}, err
 	}
-	sameAmount := out.Amount == a.Amount || a.Kind == ReversalRequest || a.Kind == WriteOffRequest // the transaction or invoice says it
+	sameAmount := out.Amount == a.Amount || a.Kind == ReversalRequest || a.Kind == WriteOffRequest || a.Kind == LimitRequest // something else says it
 	if out.Kind != a.Kind || !sameAmount || out.Reason != a.Reason || !out.Details.equal(a.details()) {
 		return Request{}, fault.New(fault.Conflict, "The idempotency key was used for something else.").WithCode("idempotency_key_reused").WithParam("idempotency_key")
 	}
@@ -352,6 +385,8 @@ func (d *Desk) do(ctx context.Context, tx pgx.Tx, by tenants.Actor, r Request) e
 		return d.audit(ctx, tx, by, r.Org, "credit.grant", ids.Format(ids.Grant, g.ID), nil, g)
 	case AdjustmentRequest:
 		return d.adjust(ctx, tx, by, r)
+	case LimitRequest:
+		return d.setLimit(ctx, tx, by, r.Org, r.Details.Limit)
 	}
 	if deed := d.deeds[r.Kind]; deed != nil {
 		return deed.Do(ctx, tx, by, r)

@@ -109,6 +109,48 @@ func TestManySmallSumsNeedTwo(t *testing.T) {
 	ask(ann, gift(p.Org, 700*usd), credit.Done)
 }
 
+// A credit limit is raised at once as far as an operator may give alone; more waits, and lowering never does.
+func TestALargeCreditLimitNeedsTwo(t *testing.T) {
+	h := open(t)
+	p := h.org(t, 10*usd)
+	ask := func(limit money.Nano, want string) credit.Request {
+		t.Helper()
+		r, err := h.desk.Ask(t.Context(), ann, credit.Ask{Org: p.Org, Kind: credit.LimitRequest, Limit: limit, Reason: "good customer", IdempotencyKey: ids.New().String()})
+		if err != nil || r.State != want {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		return r
+	}
+	available := func(want money.Nano) {
+		t.Helper()
+		if b, err := h.desk.Balance(t.Context(), tenants.System(), p.Org); err != nil || b.Available != want {
+			t.Errorf("%s available, want %s, %v", b.Available, want, err)
+		}
+	}
+	ask(600*usd, credit.Done)
+	available(610 * usd)
+	if err := h.desk.SetCreditLimit(t.Context(), ann, p.Org, 1001*usd); fault.Of(err).Code != "second_operator_needed" {
+		t.Errorf("%v", err)
+	}
+	if err := h.desk.SetCreditLimit(t.Context(), ann, p.Org, 1000*usd); err != nil {
+		t.Error(err)
+	}
+	ask(100*usd, credit.Done)
+	available(110 * usd)
+	large := ask(5000*usd, credit.Waiting)
+	if large.Amount != 4900*usd {
+		t.Errorf("%+v", large)
+	}
+	available(110 * usd)
+	if _, err := h.desk.Approve(t.Context(), bob, large.ID); err != nil {
+		t.Error(err)
+	}
+	available(5010 * usd)
+	if _, err := h.desk.Ask(t.Context(), ann, credit.Ask{Org: p.Org, Kind: credit.LimitRequest, Limit: -1, Reason: "x", IdempotencyKey: "k"}); fault.Of(err).Param != "credit_limit" {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestAnAskIsDoneOnce(t *testing.T) {
 	h := open(t)
 	p := h.org(t, 0)

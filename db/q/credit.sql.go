@@ -416,7 +416,7 @@ func (q *Queries) DecideCreditRequest(ctx context.Context, arg DecideCreditReque
 }
 
 const doneAlone = `-- name: DoneAlone :one
-SELECT ((SELECT coalesce(sum(abs(r.amount_nano)), 0) FROM credit_requests r
+SELECT ((SELECT coalesce(sum(CASE r.kind WHEN 'credit_limit' THEN greatest(r.amount_nano, 0) ELSE abs(r.amount_nano) END), 0) FROM credit_requests r
           WHERE r.org_id = $1 AND r.asked_by = $2 AND r.state = 'done' AND r.decided_by IS NULL AND r.asked_at > $3::timestamptz)
       + (SELECT coalesce(sum(g.amount_nano), 0) FROM credit_grants g
           WHERE g.org_id = $1 AND g.created_by = $2 AND g.created_at > $3::timestamptz AND g.idempotency_key NOT LIKE 'creq\_%'))::bigint AS nano
@@ -1033,7 +1033,6 @@ const lockApprovals = `-- name: LockApprovals :exec
 SELECT pg_advisory_xact_lock(hashtextextended('approvals of ' || $1::uuid::text, 0))
 `
 
-// ---- requests of operators ---------------------------------------------------------------------------------------------
 // What one operator does to a customer is added up: one at a time.
 func (q *Queries) LockApprovals(ctx context.Context, orgID ids.ID) error {
 	_, err := q.db.Exec(ctx, lockApprovals, orgID)
@@ -1158,6 +1157,18 @@ func (q *Queries) LockCap(ctx context.Context, arg LockCapParams) (Cap, error) {
 		&i.RaisedUntil,
 	)
 	return i, err
+}
+
+const lockCreditLimit = `-- name: LockCreditLimit :one
+SELECT credit_limit_nano FROM orgs WHERE org_id = $1 FOR NO KEY UPDATE
+`
+
+// ---- requests of operators ---------------------------------------------------------------------------------------------
+func (q *Queries) LockCreditLimit(ctx context.Context, orgID ids.ID) (int64, error) {
+	row := q.db.QueryRow(ctx, lockCreditLimit, orgID)
+	var credit_limit_nano int64
+	err := row.Scan(&credit_limit_nano)
+	return credit_limit_nano, err
 }
 
 const lockCreditRequest = `-- name: LockCreditRequest :one
