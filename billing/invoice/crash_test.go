@@ -17,6 +17,7 @@ type crashing struct {
 	at     int // -1 = never
 	behind bool
 	before func(call string)
+	see    func(s *invoice.TillState) // what reading an invoice says otherwise
 }
 
 func (c *crashing) run(call string, do func() error) error {
@@ -76,7 +77,12 @@ func (c *crashing) CloseInvoice(ctx context.Context, ref string, how invoice.Til
 }
 
 func (c *crashing) Invoice(ctx context.Context, ref string) (invoice.TillState, error) {
-	return call(c, "read", func() (invoice.TillState, error) { return c.Till.Invoice(ctx, ref) })
+	return call(c, "read", func() (s invoice.TillState, err error) {
+		if s, err = c.Till.Invoice(ctx, ref); c.see != nil {
+			c.see(&s)
+		}
+		return s, err
+	})
 }
 
 func (c *crashing) CreditNote(ctx context.Context, n invoice.TillNote, attempt int) (invoice.TillNote, error) {

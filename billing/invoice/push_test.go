@@ -370,3 +370,28 @@ func TestACustomerWhoWasDeletedThereIsMadeAnew(t *testing.T) {
 		t.Errorf("%+v, %+v", there, s.how(id))
 	}
 }
+
+// The lines are ours and the total is not: a tax that the payment provider adds, a discount. It is never finalised.
+func TestATotalThatDiffersIsNeverFinalised(t *testing.T) {
+	for name, tamper := range map[string]func(s *invoice.TillState){"total": func(s *invoice.TillState) { s.Total++ }, "currency": func(s *invoice.TillState) { s.Currency = "eur" }} {
+		t.Run(name, func(t *testing.T) {
+			s := newShop(t)
+			till := &crashing{Till: s.gateway.Till(), at: -1, see: tamper}
+			s.collect = s.collector(till)
+			id := s.bill(10_00)
+			for range 4 {
+				s.turn()
+				s.clock.Advance(later)
+			}
+			if there, how := s.one(), s.how(id); there.Status != "draft" || how.State != invoice.PushStopped || !strings.Contains(how.Problem, "lines come to") || strings.Contains(how.Sentence, "page") {
+				t.Errorf("%+v, %+v", there, how)
+			}
+			till.see = nil
+			s.clock.Advance(later)
+			s.turn()
+			if there, how := s.one(), s.how(id); there.Status != "open" || how.Problem != "" {
+				t.Errorf("healed: %+v, %+v", there, how)
+			}
+		})
+	}
+}
