@@ -8,9 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
+	"millrace/billing/credit"
 	"millrace/billing/hook"
 	"millrace/billing/price"
+	"millrace/db"
 	"millrace/internal/ids"
+	"millrace/internal/money"
 	"millrace/serving/catalogue"
 	"millrace/tenants"
 	"millrace/tenants/keys"
@@ -96,7 +101,24 @@ func (f *fixture) things() map[string]string {
 	must(err)
 	webhook, _, err := f.hooks.Add(ctx, f.root, org.ID, "https://acme.example/first")
 	must(err)
+	second := tenants.Actor{Operator: true, Token: "second"}
+	ask := func(key string) string {
+		r, err := f.desk.Ask(ctx, second, credit.Ask{Org: org.ID, Kind: credit.AdjustmentRequest, Amount: 2000 * money.NanoPerUSD, Reason: "large", IdempotencyKey: key})
+		must(err)
+		return ids.Format(requestPrefix, r.ID)
+	}
+	granted, _, err := f.desk.Grant(ctx, f.root, credit.GrantInput{Org: org.ID, Kind: credit.Paid, Amount: money.NanoPerUSD, Reason: "wire", IdempotencyKey: "wire"})
+	must(err)
+	var txn ids.ID
+	must(f.db.InTx(ctx, db.System(), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "INSERT INTO reconcile_runs (id, at, watermark, unexplained, report) VALUES ($1, $2, $2, false, '{}')", ids.New(), f.clock.Now()); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, "SELECT txn_id FROM ledger_lot_moves WHERE lot_id = $1", granted.ID).Scan(&txn)
+	}))
 	return map[string]string{
+		"{invoice}": ids.Format(ids.Invoice, f.invoice(org.ID)), "{month}": "2026-08", "{txn}": ids.Format(ids.Txn, txn),
+		"{approval}/approval": ask("first") + "/approval", "{approval}/refusal": ask("second") + "/refusal",
 		"{webhook}":  ids.Format(hook.Prefix, webhook.ID),
 		"{contract}": ids.Format(ids.Pact, contract.ID),
 		"{org}":      ids.Format(ids.Org, org.ID), "{project}": ids.Format(ids.Project, project.ID), "{user}": ids.Format(ids.User, member.User),

@@ -42,6 +42,8 @@ type Deps struct {
 	Fleet     Fleet
 	Books     Books
 	Exports   Exports
+	Invoices  Invoices
+	Months    Months
 	System    System
 	Clock     clock.Clock
 }

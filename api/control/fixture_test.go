@@ -12,12 +12,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"millrace/api/problem"
 	"millrace/billing/alert"
 	"millrace/billing/credit"
 	"millrace/billing/export"
 	"millrace/billing/hook"
+	"millrace/billing/invoice"
 	"millrace/billing/ledger"
+	"millrace/billing/month"
 	"millrace/billing/price"
 	"millrace/billing/report"
 	"millrace/db"
@@ -41,6 +45,7 @@ func TestMain(m *testing.M) {
 // fixture is the API over HTTP on the real tenants, keys, credit, prices and catalogue; fleet, books and system are
 // fakes that answer with recognisable numbers.
 type fixture struct {
+	desk    *credit.Desk
 	t       *testing.T
 	db      *db.DB
 	url     string
@@ -67,7 +72,7 @@ func setup(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{t: t, db: dbtest.New(t), root: tenants.Actor{Operator: true, Token: "test"},
+	f := &fixture{t: t, db: invoicedBefore(t), root: tenants.Actor{Operator: true, Token: "test"},
 		clock: clock.NewManual(time.Date(2026, 11, 30, 12, 7, 0, 0, time.UTC))}
 	f.tenants = tenants.New(f.db, master, f.clock, quietBus{}, func(token string) string { return "https://console.example/sign-in/" + token })
 	f.hooks = hook.New(f.db, master, f.clock, false)
@@ -77,7 +82,9 @@ func setup(t *testing.T) *fixture {
 	if f.token, err = f.tenants.CreateControlToken(t.Context(), f.root, "test"); err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(New(Deps{Tenants: f.tenants, Keys: f.keys, Credit: credit.NewDesk(f.db, f.clock, quietBus{}), Hooks: f.hooks, Alerts: alert.New(f.db, f.clock, "https://millrace.example"), Prices: f.prices, Catalogue: f.cat,
+	f.desk = credit.NewDesk(f.db, f.clock, quietBus{})
+	invoices := invoice.New(invoice.Config{DB: f.db, Clock: f.clock, Notify: quietBus{}, Desk: f.desk, Seller: invoice.Seller{Name: "Millrace Operations Ltd"}})
+	server := httptest.NewServer(New(Deps{Tenants: f.tenants, Keys: f.keys, Credit: f.desk, Invoices: invoices, Months: month.New(f.db, f.clock), Hooks: f.hooks, Alerts: alert.New(f.db, f.clock, "https://millrace.example"), Prices: f.prices, Catalogue: f.cat,
 		Fleet: fakeFleet{}, Books: fakeBooks{}, Exports: export.New(f.db, f.clock), System: fakeSystem{}, Clock: f.clock}))
 	t.Cleanup(server.Close)
 	f.url = server.URL + Root
@@ -206,4 +213,45 @@ func (fakeSystem) Reconcile(_ context.Context, by tenants.Actor) (ReconcileInfo,
 		return ReconcileInfo{}, fault.New(fault.Forbidden, "no")
 	}
 	return ReconcileInfo{Report: json.RawMessage(`{"lines":[]}`)}, nil
+}
+
+// invoicedBefore is a database whose months are invoiced since September 2026, whenever the test runs.
+func invoicedBefore(t *testing.T) *db.DB {
+	t.Helper()
+	url := dbtest.URL(t)
+	super, err := pgx.Connect(t.Context(), dbtest.Superuser(t, url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer super.Close(t.Context())
+	if _, err := super.Exec(t.Context(), "UPDATE invoicing SET first_month = '2026-09-01'"); err != nil {
+		t.Fatal(err)
+	}
+	d, err := db.Open(t.Context(), url, db.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+// invoice makes a final invoice of $12.34 for August, with what the ledger says of it.
+func (f *fixture) invoice(org ids.ID) ids.ID {
+	f.t.Helper()
+	id, month := ids.New(), time.Date(2026, 8, 1, 0, 0, 0, 0, time.UTC)
+	err := f.db.InTx(f.t.Context(), db.System(), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(f.t.Context(), `INSERT INTO invoices (org_id, id, month, state, covered_from, covered_to, charged_nano, promo_nano, prepaid_nano, receivable_nano, overrun_nano, subtotal_cents, total_cents, drafted_at)
+			VALUES ($1, $2, $3::date, 'ready', $3::date, $3::date, 12340000000, 0, 0, 12340000000, 0, 1234, 1234, $4)`, org, id, month, f.clock.Now()); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(f.t.Context(), "UPDATE invoices SET state = 'open', number = 'INV-1', finalized_at = $3, due_at = $3 WHERE org_id = $1 AND id = $2", org, id, f.clock.Now()); err != nil {
+			return err
+		}
+		_, _, err := ledger.Post(f.t.Context(), tx, ledger.Txn{Org: org, Kind: ledger.Usage, Entries: []ledger.Entry{ledger.Debit(ledger.Receivable, 12_340_000_000), ledger.Credit(ledger.Revenue, 12_340_000_000)}})
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return id
 }

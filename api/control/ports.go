@@ -10,7 +10,9 @@ import (
 	"millrace/billing/credit"
 	"millrace/billing/export"
 	"millrace/billing/hook"
+	"millrace/billing/invoice"
 	"millrace/billing/ledger"
+	"millrace/billing/month"
 	"millrace/billing/price"
 	"millrace/billing/report"
 	"millrace/internal/ids"
@@ -71,6 +73,31 @@ type Credit interface {
 	Caps(ctx context.Context, by tenants.Actor, org ids.ID) ([]credit.CapUsage, error)
 	RemoveCap(ctx context.Context, by tenants.Actor, org, id ids.ID) error
 	RaiseCap(ctx context.Context, by tenants.Actor, org, id ids.ID, to money.Nano, until time.Time) (credit.Cap, error)
+	Ask(ctx context.Context, by tenants.Actor, a credit.Ask) (credit.Request, error)
+	Requests(ctx context.Context, by tenants.Actor) ([]credit.Request, error)
+	Approve(ctx context.Context, by tenants.Actor, id ids.ID) (credit.Request, error)
+	Refuse(ctx context.Context, by tenants.Actor, id ids.ID, note string) (credit.Request, error)
+}
+
+// Invoices bills organizations: *invoice.Service.
+type Invoices interface {
+	List(ctx context.Context, by tenants.Actor, org ids.ID, limit int, before ids.ID) ([]invoice.Invoice, error)
+	All(ctx context.Context, by tenants.Actor, f invoice.Filter) ([]invoice.Invoice, error)
+	Get(ctx context.Context, by tenants.Actor, org, id ids.ID) (invoice.Invoice, error)
+	SoFar(ctx context.Context, by tenants.Actor, org ids.ID) (invoice.Invoice, error)
+	PDF(ctx context.Context, by tenants.Actor, org, id ids.ID, w io.Writer) error
+	Finalize(ctx context.Context, by tenants.Actor, org, id ids.ID) (invoice.Invoice, error)
+	RecordPayment(ctx context.Context, by tenants.Actor, org, id ids.ID, in invoice.PaymentInput) (invoice.Invoice, error)
+	CreditNote(ctx context.Context, by tenants.Actor, org, id ids.ID, in invoice.NoteInput) (invoice.Outcome, error)
+	WriteOff(ctx context.Context, by tenants.Actor, org, id ids.ID, reason, key string) (invoice.Outcome, error)
+}
+
+// Months is accounting months: *month.Service.
+type Months interface {
+	List(ctx context.Context, by tenants.Actor) ([]month.Line, error)
+	Report(ctx context.Context, by tenants.Actor, start time.Time) (month.Report, error)
+	CheckClose(ctx context.Context, by tenants.Actor, start time.Time) ([]month.Reason, error)
+	Close(ctx context.Context, by tenants.Actor, start time.Time, typed string) (month.Report, error)
 }
 
 // Hooks is customers' webhooks: *hook.Service.

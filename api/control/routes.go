@@ -8,6 +8,8 @@ func (a *api) routes() []route {
 	reconcile.timeout = longTimeout
 	preview := send("POST", "/models/{model}/prices/preview", "previewPrice", http.StatusOK, a.previewPrice)
 	preview.timeout = longTimeout
+	document := get("/orgs/{org}/invoices/{invoice}/pdf", "getInvoiceDocument", a.invoicePDF)
+	document.contentType = "application/pdf"
 	return []route{
 		description(),
 		get("/status", "getStatus", a.status),
@@ -51,6 +53,26 @@ func (a *api) routes() []route {
 		send("PUT", "/orgs/{org}/credit-limit", "setCreditLimit", http.StatusNoContent, a.setCreditLimit),
 		get("/orgs/{org}/grants", "listGrants", a.listGrants),
 		send("POST", "/orgs/{org}/grants", "createGrant", http.StatusCreated, a.createGrant).withKey(true),
+
+		send("POST", "/orgs/{org}/adjustments", "createAdjustment", http.StatusCreated, a.createAdjustment).withKey(true),
+		send("POST", "/orgs/{org}/reversals", "createReversal", http.StatusCreated, a.createReversal).withKey(true),
+		get("/approvals", "listApprovals", a.listApprovals),
+		act("PUT", "/approvals/{approval}/approval", "approve", http.StatusOK, a.approve),
+		send("PUT", "/approvals/{approval}/refusal", "refuse", http.StatusOK, a.refuse),
+
+		get("/orgs/{org}/invoices", "listInvoices", a.listInvoices),
+		get("/orgs/{org}/invoice-so-far", "getInvoiceSoFar", a.invoiceSoFar),
+		get("/orgs/{org}/invoices/{invoice}", "getInvoice", a.getInvoice),
+		document,
+		act("PUT", "/orgs/{org}/invoices/{invoice}/final", "finalizeInvoice", http.StatusOK, a.finalizeInvoice),
+		send("POST", "/orgs/{org}/invoices/{invoice}/payments", "recordInvoicePayment", http.StatusCreated, a.recordPayment).withKey(true),
+		send("POST", "/orgs/{org}/invoices/{invoice}/credit-notes", "createCreditNote", http.StatusCreated, a.createCreditNote).withKey(true),
+		send("POST", "/orgs/{org}/invoices/{invoice}/write-off", "writeOffInvoice", http.StatusCreated, a.writeOff).withKey(true),
+		get("/invoices", "listAllInvoices", a.listAllInvoices),
+
+		get("/months", "listMonths", a.listMonths),
+		get("/months/{month}", "getMonth", a.getMonth),
+		send("PUT", "/months/{month}/closing", "closeMonth", http.StatusOK, a.closeMonth),
 
 		get("/orgs/{org}/price-contracts", "listPriceContracts", a.listContracts),
 		send("POST", "/orgs/{org}/price-contracts", "createPriceContract", http.StatusCreated, a.createContract),
