@@ -38,6 +38,9 @@ func TestUsageJoinsTheInvoiceOfItsMonthUntilTheFreeze(t *testing.T) {
 	turn := two
 	w.at(turn.Add(30 * time.Second))
 	c.paid(c.used(v, one.AddDate(0, 0, 3), 1), c.used(v, turn.Add(-time.Second), 10), c.used(v, turn.Add(time.Second), 100)) // one batch, two months
+	if other, own := w.number("SELECT count(*) FROM ledger_txns WHERE kind = 'usage' AND usage_month = $1", one), w.number("SELECT count(*) FROM ledger_txns WHERE kind = 'usage' AND usage_month IS NULL"); other != 1 || own != 1 {
+		t.Errorf("%d transactions of the month before, %d of their own day's", other, own)
+	}
 	w.at(turn.Add(47 * time.Hour))
 	c.paid(c.used(v, one.AddDate(0, 0, 27), 1000)) // late, before the freeze
 	w.at(turn.Add(49 * time.Hour))

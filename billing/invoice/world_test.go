@@ -139,7 +139,7 @@ func (w *world) customer(limit money.Nano) *customer {
 	c := &customer{w: w, org: ids.New(), project: ids.New(), key: ids.New(), epoch: ids.New()}
 	w.exec("INSERT INTO orgs (org_id, name) VALUES ($1, 'Acme Rockets')", c.org)
 	w.exec("INSERT INTO gateway_epochs (id, process, valid_ms, request_max_ms) VALUES ($1, 'test', 300000, 3600000)", c.epoch)
-	c.must(w.desk.SetCreditLimit(w.t.Context(), operator, c.org, limit))
+	c.must(w.desk.SetCreditLimit(w.t.Context(), tenants.System(), c.org, limit))
 	c.grant(credit.Promotional, 1) // makes the balance
 	w.read("SELECT id FROM budgets WHERE org_id = $1 AND kind = 'balance'", []any{c.org}, &c.balance)
 	return c
