@@ -61,7 +61,8 @@ func (c customer) Billing(ctx context.Context, who session.Viewer, after string)
 }
 
 // lineKinds says the kinds in the customer's words.
-var lineKinds = map[ledger.Kind]string{ledger.Usage: "usage", ledger.Grant: "credit", ledger.Topup: "credit", ledger.Refund: "refund", ledger.Expiry: "expiry"}
+var lineKinds = map[ledger.Kind]string{ledger.Usage: "usage", ledger.Grant: "credit", ledger.Topup: "credit", ledger.Refund: "refund", ledger.Expiry: "expiry",
+	ledger.Invoice: "invoice", ledger.Payment: "payment"}
 
 func lineOf(m report.Movement) console.LedgerLine {
 	l := console.LedgerLine{At: m.At, Kind: lineKinds[m.Kind], Amount: m.Amount, After: m.After, Text: m.Memo}

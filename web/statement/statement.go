@@ -85,7 +85,7 @@ func balances(accounts map[ledger.Account]money.Nano) Balances {
 
 // kinds says the kinds in words.
 var kinds = map[ledger.Kind]string{ledger.Usage: "usage", ledger.Grant: "credit", ledger.Topup: "top-up", ledger.Refund: "refund", ledger.Expiry: "ended",
-	ledger.Adjustment: "adjustment", ledger.Reversal: "reversal", ledger.Invoice: "invoice"}
+	ledger.Adjustment: "adjustment", ledger.Reversal: "reversal", ledger.Invoice: "invoice", ledger.Payment: "payment"}
 
 // Grid is the statement as a table. day gives where a day of usage leads to; act, what can be done about a line (nil =
 // nothing).
