@@ -7,9 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"millrace/billing/invoice"
 	"millrace/billing/ledger"
 	"millrace/billing/stripefake"
+	"millrace/db"
 	"millrace/internal/ids"
 	"millrace/tenants"
 )
@@ -394,4 +397,52 @@ func TestATotalThatDiffersIsNeverFinalised(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A line whose answer was lost arrives long afterwards, beside its repetition: the draft starts over.
+func TestADoubledLineMakesTheDraftStartOver(t *testing.T) {
+	s := newShop(t)
+	real := s.gateway.Till()
+	till := &crashing{Till: real, at: -1}
+	s.collect = s.collector(till)
+	doubled := false
+	till.before = func(call string) {
+		if call != "lines" || doubled || len(s.fake.Invoices()) == 0 || len(s.one().Lines) != 2 {
+			return
+		}
+		doubled = true
+		draft, err := real.Invoice(t.Context(), s.one().ID)
+		s.must(err)
+		s.must(real.AddLine(t.Context(), draft, invoice.TillLine{Key: "l1", Text: "Late", Cents: 10_00}, 99))
+	}
+	id := s.bill(10_00, 5_00)
+	s.turn()
+	if there := s.one(); !doubled || there.Status != "open" || len(there.Lines) != 2 || there.Total != 15_00 || s.how(id).Problem != "" {
+		t.Errorf("%t, %+v, %+v", doubled, there, s.how(id))
+	}
+}
+
+// A look that others overtook is not acted on: what it saw is no longer so.
+func TestAnOvertakenLookIsNotActedOn(t *testing.T) {
+	s := newShop(t)
+	id := s.bill(30_00)
+	s.turn()
+	if problem := s.fake.PayInvoice(s.one().ID, stripefake.Way{Number: stripefake.CardGood}); problem != "" {
+		t.Fatal(problem)
+	}
+	s.hear()
+	s.must(s.fake.Dispute(s.one().Payment))
+	all := s.fake.Messages()
+	last, err := s.gateway.Parse(all[len(all)-1].Body, all[len(all)-1].Signature)
+	s.must(err)
+	slow, err := s.collect.Handle(t.Context(), last)
+	s.must(err)
+	s.must(s.collect.Settle(t.Context(), s.org, id))
+	s.must(s.fake.CloseDispute(s.one().Payment, true))
+	s.must(s.collect.Settle(t.Context(), s.org, id))
+	err = s.db.InTx(t.Context(), db.System(), func(tx pgx.Tx) error { return slow.Apply(t.Context(), tx) })
+	if i := s.get(id); err == nil || i.State != invoice.Paid || i.Due() != 0 {
+		t.Errorf("%v, %s with %d due", err, i.State, i.Due())
+	}
+	s.sound()
 }
