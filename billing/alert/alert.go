@@ -1,12 +1,12 @@
-// Package alert tells people and webhooks what the money path noticed: thresholds of caps that were passed, and credit that
-// is about to end.
+// Package alert tells people and webhooks what the money path noticed: thresholds of caps that were passed, credit that is about
+// to end, and credit that fell below what the customer named.
 //
-// It owns the words and who gets them. It does not own the noticing: cap_alerts are written by whoever moves a budget or a
-// cap (billing/rate, billing/credit), in the same transaction.
+// It owns the words and who gets them, and what is low (balance_alerts). It does not own the noticing of caps: cap_alerts are
+// written by whoever moves a budget or a cap (billing/rate, billing/credit), in the same transaction.
 //
 // Invariants: an alert is told in the transaction that marks it as told (mail and deliveries are rows, too), so it is
 // neither lost nor told twice; of several thresholds that one budget passed at once, people get one mail, about the highest,
-// and webhooks every event.
+// and webhooks every event; low credit is told once, until it has risen to the threshold again.
 package alert
 
 import (
@@ -33,6 +33,7 @@ import (
 const (
 	KindCap    = "cap.alert"
 	KindCredit = "credit.ending"
+	KindLow    = "balance.low"
 )
 
 // Limits of one turn.
@@ -91,6 +92,9 @@ func (t *Teller) Turn(ctx context.Context) (told int, err error) {
 	})
 	if err != nil {
 		return 0, fmt.Errorf("alert: caps: %w", err)
+	}
+	if err := t.db.InTx(ctx, db.System(), func(tx pgx.Tx) error { return t.tellLow(ctx, tx) }); err != nil {
+		return told, fmt.Errorf("alert: low credit: %w", err)
 	}
 	for _, days := range warnings {
 		if err := t.db.InTx(ctx, db.System(), func(tx pgx.Tx) error { return t.warn(ctx, tx, days) }); err != nil {

@@ -122,6 +122,83 @@ func (q *Queries) AlertsTold(ctx context.Context, arg AlertsToldParams) error {
 	return err
 }
 
+const balanceAlert = `-- name: BalanceAlert :one
+SELECT below_nano, low_since FROM balance_alerts WHERE org_id = $1
+`
+
+type BalanceAlertRow struct {
+	BelowNano int64
+	LowSince  *time.Time
+}
+
+// ---- credit that is low ------------------------------------------------------------------------------------------------
+func (q *Queries) BalanceAlert(ctx context.Context, orgID ids.ID) (BalanceAlertRow, error) {
+	row := q.db.QueryRow(ctx, balanceAlert, orgID)
+	var i BalanceAlertRow
+	err := row.Scan(&i.BelowNano, &i.LowSince)
+	return i, err
+}
+
+const balancesCrossed = `-- name: BalancesCrossed :many
+UPDATE balance_alerts a SET low_since = $1::timestamptz
+FROM budgets b, orgs o
+WHERE a.low_since IS NULL AND b.org_id = a.org_id AND b.kind = 'balance' AND o.org_id = a.org_id AND b.cap_nano - b.settled_nano < a.below_nano
+  AND a.org_id IN (SELECT x.org_id FROM balance_alerts x JOIN budgets y ON y.org_id = x.org_id AND y.kind = 'balance'
+                   WHERE x.low_since IS NULL AND y.cap_nano - y.settled_nano < x.below_nano ORDER BY x.org_id LIMIT $2)
+RETURNING a.org_id, a.below_nano, (b.cap_nano - b.settled_nano)::bigint AS balance_nano, o.name AS org_name
+`
+
+type BalancesCrossedParams struct {
+	Now     time.Time
+	MaxRows int32
+}
+
+type BalancesCrossedRow struct {
+	OrgID       ids.ID
+	BelowNano   int64
+	BalanceNano int64
+	OrgName     string
+}
+
+// Marks the organizations whose credit is below their threshold since the last look: what is granted and not charged for good,
+// the credit limit included. Whoever else looks meanwhile waits, and finds them marked.
+func (q *Queries) BalancesCrossed(ctx context.Context, arg BalancesCrossedParams) ([]BalancesCrossedRow, error) {
+	rows, err := q.db.Query(ctx, balancesCrossed, arg.Now, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BalancesCrossedRow
+	for rows.Next() {
+		var i BalancesCrossedRow
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.BelowNano,
+			&i.BalanceNano,
+			&i.OrgName,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const balancesRecovered = `-- name: BalancesRecovered :exec
+UPDATE balance_alerts a SET low_since = NULL
+FROM budgets b
+WHERE a.low_since IS NOT NULL AND b.org_id = a.org_id AND b.kind = 'balance' AND b.cap_nano - b.settled_nano >= a.below_nano
+`
+
+// What rose to its threshold can cross it again.
+func (q *Queries) BalancesRecovered(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, balancesRecovered)
+	return err
+}
+
 const claimDeliveries = `-- name: ClaimDeliveries :many
 UPDATE webhook_deliveries d SET attempts = d.attempts + 1, next_at = $1::timestamptz, tried_at = $2::timestamptz
 FROM (SELECT x.org_id, x.id, w.url, w.secret
@@ -375,6 +452,15 @@ func (q *Queries) QueueDeliveries(ctx context.Context, arg QueueDeliveriesParams
 	return result.RowsAffected(), nil
 }
 
+const removeBalanceAlert = `-- name: RemoveBalanceAlert :exec
+DELETE FROM balance_alerts WHERE org_id = $1
+`
+
+func (q *Queries) RemoveBalanceAlert(ctx context.Context, orgID ids.ID) error {
+	_, err := q.db.Exec(ctx, removeBalanceAlert, orgID)
+	return err
+}
+
 const removeWebhook = `-- name: RemoveWebhook :one
 UPDATE webhooks SET removed_at = $3 WHERE org_id = $1 AND id = $2 AND removed_at IS NULL RETURNING id, url
 `
@@ -395,6 +481,30 @@ func (q *Queries) RemoveWebhook(ctx context.Context, arg RemoveWebhookParams) (R
 	var i RemoveWebhookRow
 	err := row.Scan(&i.ID, &i.Url)
 	return i, err
+}
+
+const setBalanceAlert = `-- name: SetBalanceAlert :exec
+INSERT INTO balance_alerts (org_id, below_nano, updated_by, updated_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (org_id) DO UPDATE SET below_nano = excluded.below_nano, updated_by = excluded.updated_by, updated_at = excluded.updated_at,
+  low_since = CASE WHEN balance_alerts.below_nano = excluded.below_nano THEN balance_alerts.low_since END
+`
+
+type SetBalanceAlertParams struct {
+	OrgID     ids.ID
+	BelowNano int64
+	UpdatedBy string
+	UpdatedAt time.Time
+}
+
+// Another amount is another crossing.
+func (q *Queries) SetBalanceAlert(ctx context.Context, arg SetBalanceAlertParams) error {
+	_, err := q.db.Exec(ctx, setBalanceAlert,
+		arg.OrgID,
+		arg.BelowNano,
+		arg.UpdatedBy,
+		arg.UpdatedAt,
+	)
+	return err
 }
 
 const untoldAlerts = `-- name: UntoldAlerts :many

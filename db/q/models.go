@@ -89,6 +89,14 @@ type AutoRecharge struct {
 	UpdatedAt      time.Time
 }
 
+type BalanceAlert struct {
+	OrgID     ids.ID
+	BelowNano int64
+	LowSince  *time.Time
+	UpdatedBy string
+	UpdatedAt time.Time
+}
+
 type BillingDetail struct {
 	OrgID         ids.ID
 	LegalName     string

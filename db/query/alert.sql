@@ -28,6 +28,35 @@ WHERE a.org_id = $1 ORDER BY a.created_at DESC, a.percent DESC LIMIT sqlc.arg(ma
 SELECT u.email FROM members m JOIN users u ON u.id = m.user_id
 WHERE m.org_id = $1 AND m.role IN ('owner', 'admin', 'billing') AND u.disabled_at IS NULL ORDER BY u.email;
 
+-- ---- credit that is low ------------------------------------------------------------------------------------------------
+-- name: BalanceAlert :one
+SELECT below_nano, low_since FROM balance_alerts WHERE org_id = $1;
+
+-- name: SetBalanceAlert :exec
+-- Another amount is another crossing.
+INSERT INTO balance_alerts (org_id, below_nano, updated_by, updated_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (org_id) DO UPDATE SET below_nano = excluded.below_nano, updated_by = excluded.updated_by, updated_at = excluded.updated_at,
+  low_since = CASE WHEN balance_alerts.below_nano = excluded.below_nano THEN balance_alerts.low_since END;
+
+-- name: RemoveBalanceAlert :exec
+DELETE FROM balance_alerts WHERE org_id = $1;
+
+-- name: BalancesRecovered :exec
+-- What rose to its threshold can cross it again.
+UPDATE balance_alerts a SET low_since = NULL
+FROM budgets b
+WHERE a.low_since IS NOT NULL AND b.org_id = a.org_id AND b.kind = 'balance' AND b.cap_nano - b.settled_nano >= a.below_nano;
+
+-- name: BalancesCrossed :many
+-- Marks the organizations whose credit is below their threshold since the last look: what is granted and not charged for good,
+-- the credit limit included. Whoever else looks meanwhile waits, and finds them marked.
+UPDATE balance_alerts a SET low_since = sqlc.arg(now)::timestamptz
+FROM budgets b, orgs o
+WHERE a.low_since IS NULL AND b.org_id = a.org_id AND b.kind = 'balance' AND o.org_id = a.org_id AND b.cap_nano - b.settled_nano < a.below_nano
+  AND a.org_id IN (SELECT x.org_id FROM balance_alerts x JOIN budgets y ON y.org_id = x.org_id AND y.kind = 'balance'
+                   WHERE x.low_since IS NULL AND y.cap_nano - y.settled_nano < x.below_nano ORDER BY x.org_id LIMIT sqlc.arg(max_rows))
+RETURNING a.org_id, a.below_nano, (b.cap_nano - b.settled_nano)::bigint AS balance_nano, o.name AS org_name;
+
 -- ---- webhooks --------------------------------------------------------------------------------------------------------
 -- name: InsertWebhook :exec
 INSERT INTO webhooks (org_id, id, url, secret, created_by, created_at) VALUES ($1, $2, $3, $4, $5, $6);
