@@ -38,10 +38,10 @@ func (c customer) Invoice(ctx context.Context, who session.Viewer, id ids.ID) (b
 
 // bill is an invoice with how its money is asked for.
 func (d *Deps) bill(ctx context.Context, by tenants.Actor, org, id ids.ID) (b bill.Bill, err error) {
-	if b.Invoice, err = d.Invoices.Get(ctx, by, org, id); err != nil {
+	if b.Collection, err = d.Collect.Look(ctx, by, org, id); err != nil { // first: it may find that the money is there
 		return b, err
 	}
-	if b.Collection, err = d.Collect.Collection(ctx, by, org, id); err != nil {
+	if b.Invoice, err = d.Invoices.Get(ctx, by, org, id); err != nil {
 		return b, err
 	}
 	b.Steps, err = d.Collect.Dunning(ctx, by, org, id)
