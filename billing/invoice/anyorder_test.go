@@ -90,7 +90,7 @@ func TestAnyOrderEndsTheSame(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s.t = rt
 		s.begin(t)
-		script := rapid.SliceOfN(rapid.IntRange(0, len(happenings)-1), 1, 6).Draw(rt, "script")
+		script := rapid.SliceOfN(rapid.IntRange(0, len(happenings)-1), 1, 5).Draw(rt, "script")
 		s.newOrg()
 		straight := s.bill(20_00, 10_00)
 		s.turn()
@@ -153,12 +153,13 @@ func (s *shop) begin(t *testing.T) {
 	s.provider(t)
 	s.heard = 0
 	s.exec("update invoice_pushes set next_at = null, failures = 1")
+	s.exec("update invoices set state = 'uncollectible' where state = 'open'")
 }
 
 // settleDown lets everything that is due be done.
 func (s *shop) settleDown(id ids.ID) {
 	s.t.Helper()
-	for range 3 {
+	for range 2 {
 		s.clock.Advance(later)
 		_, err := s.collect.Compare(context.Background())
 		s.must(err)
