@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"millrace/billing/invoice"
+	schedule "millrace/billing/price"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/money"
@@ -19,7 +20,7 @@ import (
 
 const invoicesTop = Root + "/invoices"
 
-// Bills gives the operator every customer's invoices, and does what is done about them. Refused input is a fault.Invalid or
+// Bills gives the operator every customer's invoices and contracts, and does what is done about them. Refused input is a fault.Invalid or
 // fault.Conflict whose Param is the form's field. What needs a second operator waits.
 type Bills interface {
 	Invoices(ctx context.Context, f invoice.Filter) ([]invoice.Invoice, error)
@@ -31,10 +32,15 @@ type Bills interface {
 	WriteOff(ctx context.Context, who session.Viewer, org, id ids.ID, reason, key string) (waits bool, err error)
 	FinalizeInvoice(ctx context.Context, who session.Viewer, org, id ids.ID) error
 	RetryInvoice(ctx context.Context, who session.Viewer, org, id ids.ID) error // at the payment provider
+
+	Contracts(ctx context.Context, org ids.ID) ([]schedule.Contract, error) // latest start first
+	AddContract(ctx context.Context, who session.Viewer, n schedule.NewContract) error
+	EndContract(ctx context.Context, who session.Viewer, org, id ids.ID, at time.Time) error // zero = as soon as possible
 }
 
 func (p *pages) registerBills(g *echo.Group, in func(echo.HandlerFunc) echo.HandlerFunc) {
 	one := Root + "/customers/:id/invoices/:invoice"
+	p.registerContracts(g, in)
 	g.GET(invoicesTop, in(p.invoices))
 	g.GET(one, in(p.invoice))
 	g.GET(one+"/pdf", in(p.invoicePDF))

@@ -17,6 +17,7 @@ import (
 	"millrace/internal/clock"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
+	"millrace/internal/money"
 	"millrace/web/report"
 	"millrace/web/session"
 	"millrace/web/statement"
@@ -56,6 +57,8 @@ type Writer interface {
 	SetCap(ctx context.Context, who session.Viewer, c CapChange) error
 	// RaiseCap allows more than a hard cap for a while.
 	RaiseCap(ctx context.Context, who session.Viewer, r Raise) error
+	// SetLow says below which balance people and webhooks are told; 0 = not any more. The form's field is below.
+	SetLow(ctx context.Context, who session.Viewer, below money.Nano) error
 	// PlaygroundKey mints a short-lived key with the viewer's rights, billed like any other and marked as the
 	// playground's. It need not appear in Keys.
 	PlaygroundKey(ctx context.Context, who session.Viewer) (secret string, expires time.Time, err error)

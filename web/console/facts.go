@@ -108,6 +108,13 @@ type Limits struct {
 	InFlight int64     // requests at the same time; 0 = unlimited
 	Rules    []Rule    // every cap there is
 	Alerts   []Alert   // newest first
+	Low      Low
+}
+
+// Low is what the balance must not fall below without people being told.
+type Low struct {
+	Below money.Nano // 0 = nobody is told
+	Since time.Time  // when they were told; zero = the balance is above
 }
 
 // Model is a callable model with the prices in force now.

@@ -57,6 +57,8 @@ type limitsView struct {
 
 func (p *pages) registerLimits(g *echo.Group, in func(echo.HandlerFunc) echo.HandlerFunc) {
 	g.GET("/limits", in(p.limits))
+	g.GET("/limits/low-balance", in(p.lowForm))
+	g.POST("/limits/low-balance", in(p.setLow))
 	g.GET("/limits/:scope/:id", in(p.editCap))
 	g.POST("/limits/:scope/:id", in(p.setCap))
 	g.GET("/limits/:scope/:id/raise", in(p.raiseForm))
@@ -75,6 +77,10 @@ func (p *pages) limits(c echo.Context) error {
 	switch c.QueryParam("done") {
 	case "cap":
 		v.page.Toast = "Saved. The cap acts on every gateway within a second."
+	case "low":
+		v.page.Toast = "Saved. People and webhooks are told when the balance falls below it."
+	case "off":
+		v.page.Toast = "Saved. Nobody is told any more."
 	case "raised":
 		v.page.Toast = "Raised. The cap holds again by itself at the moment you chose."
 	}

@@ -56,6 +56,10 @@ func changeText(e audit.Entry) string {
 		was, _ := read[money.Nano](e.Before)
 		is, _ := read[money.Nano](e.After)
 		return "credit limit " + ui.FormatMoney(was) + " → " + ui.FormatMoney(is)
+	case "balance_alert.set":
+		was, _ := read[money.Nano](e.Before)
+		is, _ := read[money.Nano](e.After)
+		return "low balance " + ui.FormatMoney(was) + " → " + ui.FormatMoney(is)
 	case "price.create", "price.cancel":
 		if v, ok := read[price.Version](e.After); ok {
 			return priceText(v)

@@ -9,6 +9,7 @@ import (
 	"millrace/billing/period"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
+	"millrace/internal/money"
 	"millrace/internal/usage"
 	"millrace/tenants"
 	"millrace/web/console"
@@ -151,4 +152,9 @@ func (c customer) StatementDay(ctx context.Context, who session.Viewer, day time
 		out.Next = ids.Format(ids.Request, out.List[len(out.List)-1].ID)
 	}
 	return out, err
+}
+
+// SetLow says below which balance people are told.
+func (c customer) SetLow(ctx context.Context, who session.Viewer, below money.Nano) error {
+	return c.Alerts.SetLow(ctx, member(who), who.Org, below)
 }

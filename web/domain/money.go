@@ -141,6 +141,11 @@ func (c customer) Limits(ctx context.Context, who session.Viewer) (console.Limit
 			out.Keys = append(out.Keys, f.keyOf(k))
 		}
 	}
+	low, err := c.Alerts.Low(ctx, member(who), who.Org)
+	if err != nil {
+		return out, err
+	}
+	out.Low = console.Low{Below: low.Below, Since: low.Since}
 	return out, c.rules(ctx, who, &out)
 }
 

@@ -6,8 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	pricing "millrace/billing/price"
 	"millrace/billing/reconcile"
 	"millrace/internal/ids"
+	"millrace/internal/money"
+	"millrace/internal/usage"
 	"millrace/web/ui"
 )
 
@@ -165,6 +168,29 @@ func TestForms(t *testing.T) {
 	_, to = send(s.staff, "/admin/units", http.StatusSeeOther, "name", "acme/new", "url", "http://127.0.0.1:1", "engine", "vllm")
 	if !strings.HasPrefix(to, "/admin/models/") {
 		t.Errorf("after attaching: %s", to)
+	}
+	deal := map[usage.Class]money.Pico{}
+	for c := range usage.NumClasses {
+		deal[c] = 0
+	}
+	deal[usage.Input], deal[usage.Cached], deal[usage.Output] = 400_000, 50_000, 900_000
+	_, err := s.prices.Create(t.Context(), s.root, pricing.Draft{Model: s.small.ID, Book: "deal", Prices: deal, Confirm: "demo/small"})
+	s.must(err)
+	contracts := "/admin/customers/" + ids.Format(ids.Org, s.acme.ID) + "/contracts"
+	send(s.staff, contracts, http.StatusUnprocessableEntity, "book", "nobody")
+	send(s.staff, contracts, http.StatusUnprocessableEntity, "book", "deal", "starts_at", "soon")
+	send(s.staff, contracts, http.StatusSeeOther, "book", "deal", "starts_at", "2027-01-01", "ends_at", "2027-07-01 12:00", "note", "Order 9")
+	list, err := s.prices.Contracts(t.Context(), s.root, s.acme.ID)
+	s.must(err)
+	send(s.staff, contracts+"/"+ids.Format(ids.Pact, list[0].ID)+"/end", http.StatusSeeOther)
+	if _, body, _ := s.page(s.staff, contracts, nil); len(list) != 1 || !strings.Contains(body, "taken back") || !strings.Contains(body, "Order 9") {
+		t.Errorf("contracts: %v", list)
+	}
+	send(s.owner, "/limits/low-balance", http.StatusUnprocessableEntity, "below", "-1")
+	send(s.viewing, "/limits/low-balance", http.StatusForbidden, "below", "25")
+	send(s.owner, "/limits/low-balance", http.StatusSeeOther, "below", "25")
+	if _, body, _ := s.page(s.owner, "/limits", nil); !strings.Contains(body, "When the balance falls below $25.00") {
+		t.Error("the limits page does not tell the threshold")
 	}
 	send(s.staff, "/admin/months/2026-11/close", http.StatusUnprocessableEntity, "confirm", "2026-11")
 	send(s.staff, "/admin/units/"+ids.Format(ids.Unit, s.real)+"/detach", http.StatusSeeOther)

@@ -7,6 +7,7 @@ import (
 
 	"millrace/internal/fault"
 	"millrace/internal/ids"
+	"millrace/internal/money"
 	"millrace/web/console"
 	"millrace/web/session"
 )
@@ -42,6 +43,14 @@ func (f *Fixture) RevokeKey(_ context.Context, _ session.Viewer, id ids.ID) erro
 		}
 	}
 	return errGone
+}
+
+// SetLow keeps the threshold.
+func (f *Fixture) SetLow(_ context.Context, _ session.Viewer, below money.Nano) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.low.Below = below
+	return nil
 }
 
 // SetCap changes a cap.

@@ -187,7 +187,7 @@ func (f *Fixture) Billing(_ context.Context, _ session.Viewer, after string) (co
 func (f *Fixture) Limits(context.Context, session.Viewer) (console.Limits, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	l := console.Limits{OrgID: id(kindOrg, 1), Cap: f.cap, Projects: slices.Clone(f.projects), Resets: time.Date(2026, time.December, 1, 0, 0, 0, 0, Berlin), Rules: f.rules(), Alerts: f.alerts()}
+	l := console.Limits{OrgID: id(kindOrg, 1), Cap: f.cap, Projects: slices.Clone(f.projects), Resets: time.Date(2026, time.December, 1, 0, 0, 0, 0, Berlin), Rules: f.rules(), Alerts: f.alerts(), Low: f.low}
 	if f.state == Busy {
 		l.Used, l.RPM, l.TPM = f.month(ids.Nil), 6_000, 2_000_000
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"millrace/billing/invoice"
+	"millrace/billing/price"
 	"millrace/internal/ids"
 	"millrace/internal/money"
 	"millrace/internal/usage"
@@ -58,6 +59,8 @@ type world struct {
 	septemberClosed bool
 	bills           []bill.Bill
 	details         invoice.Details
+	contracts       []price.Contract
+	low             console.Low
 }
 
 func usd(s string) money.Nano {
@@ -105,6 +108,7 @@ func newFixture(s State) *Fixture {
 	f.payWorld()
 	f.tillWorld()
 	f.billWorld()
+	f.contractWorld()
 	return f
 }
 
@@ -132,6 +136,7 @@ func (w *world) customerWorld() {
 	w.keys[3].LastUsed, w.keys[3].Expires = ago(days(92)), time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC)
 	w.projects[0].Used, w.projects[1].Used, w.projects[2].Used = w.keys[0].Used, w.keys[2].Used, w.keys[1].Used
 	w.cap = capOf("1000")
+	w.low = console.Low{Below: usd("200"), Since: ago(3 * time.Hour)}
 	w.grants = []admin.GrantLine{
 		{At: ago(days(5)), Amount: usd("20"), Left: usd("20"), Promo: true, Ends: time.Date(2027, time.January, 1, 0, 0, 0, 0, time.UTC), Reason: "Launch credit", By: "ops@millrace.example"},
 		{At: ago(days(40)), Amount: usd("1500"), Left: usd("162.4"), Reason: "Invoice 2026-118, paid by transfer", By: "ops@millrace.example"},
