@@ -66,6 +66,8 @@ type Writer interface {
 	GrantCredit(ctx context.Context, who session.Viewer, g Grant) (waits bool, err error)
 	// Adjust corrects a customer's credit; Reverse undoes one transaction, once. Both may wait for a second operator.
 	Adjust(ctx context.Context, who session.Viewer, a Adjustment) (waits bool, err error)
+	// SetCreditLimit says how much a customer may use beyond credit; a large raise waits for a second operator.
+	SetCreditLimit(ctx context.Context, who session.Viewer, l CreditLimit) (waits bool, err error)
 	Reverse(ctx context.Context, who session.Viewer, r Reversal) (waits bool, err error)
 	// Approve does what another operator asked for; Refuse ends it, with a word.
 	Approve(ctx context.Context, who session.Viewer, id ids.ID) error

@@ -38,6 +38,14 @@ type Approval struct {
 	Note    string
 }
 
+// CreditLimit is how much a customer may use beyond his credit.
+type CreditLimit struct {
+	ID     ids.ID // of the form
+	Org    ids.ID
+	Limit  money.Nano
+	Reason string
+}
+
 // Adjustment corrects what a customer has.
 type Adjustment struct {
 	ID     ids.ID // of the form: sending it twice does it once
@@ -61,6 +69,8 @@ func (p *pages) registerApprovals(g *echo.Group, in func(echo.HandlerFunc) echo.
 	g.POST(approvalsTop+"/:id/refuse", in(p.refuse))
 	g.GET(Root+"/customers/:id/adjust", in(p.adjustForm))
 	g.POST(Root+"/customers/:id/adjust", in(p.adjust))
+	g.GET(Root+"/customers/:id/credit-limit", in(p.limitForm))
+	g.POST(Root+"/customers/:id/credit-limit", in(p.setLimit))
 	g.GET(Root+"/customers/:id/reverse", in(p.reverseForm))
 	g.POST(Root+"/customers/:id/reverse", in(p.reverse))
 	g.GET(Root+"/customers/:id/statement", in(p.statement))

@@ -76,6 +76,8 @@ func (p *pages) customer(c echo.Context) error {
 		page.Toast = "Credit granted. It can be spent within a second."
 	case "adjusted":
 		page.Toast = "Adjusted. The customer sees it in the ledger."
+	case "limit":
+		page.Toast = "The credit limit is set."
 	case "reversed":
 		page.Toast = "Reversed. Both entries stay in the statement."
 	case "created":

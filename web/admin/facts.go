@@ -77,6 +77,8 @@ type CustomerDetail struct {
 	Customer
 	Promo   money.Nano // part of the balance
 	Held    money.Nano
+	Limit   money.Nano // that may be used beyond credit, and is part of the balance
+	Owed    money.Nano // of it, what was used and not paid yet
 	Cap     *money.Nano // monthly; nil = none
 	Zone    string
 	Keys    []KeyLine

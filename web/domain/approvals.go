@@ -10,6 +10,7 @@ import (
 	"millrace/web/report"
 	"millrace/web/session"
 	"millrace/web/statement"
+	"millrace/web/ui"
 )
 
 // Approvals are what operators asked for, with their names.
@@ -46,6 +47,8 @@ func requestText(r credit.Request) string {
 		return text
 	case credit.ReversalRequest:
 		return "Reversal of " + ids.Format(ids.Txn, r.Details.Txn)
+	case credit.LimitRequest:
+		return "Credit limit of " + ui.FormatMoney(r.Details.Limit)
 	case credit.NoteRequest:
 		return "Credit note for " + ids.Format(ids.Invoice, r.Details.Invoice)
 	case credit.WriteOffRequest:
@@ -80,6 +83,11 @@ func (b business) GrantCredit(ctx context.Context, who session.Viewer, g admin.G
 // Adjust corrects a customer's credit, once per form.
 func (b business) Adjust(ctx context.Context, who session.Viewer, a admin.Adjustment) (waits bool, err error) {
 	return b.ask(ctx, who, a.ID, credit.Ask{Org: a.Org, Kind: credit.AdjustmentRequest, Amount: a.Amount, Reason: a.Reason})
+}
+
+// SetCreditLimit moves a customer's credit limit, once per form.
+func (b business) SetCreditLimit(ctx context.Context, who session.Viewer, l admin.CreditLimit) (waits bool, err error) {
+	return b.ask(ctx, who, l.ID, credit.Ask{Org: l.Org, Kind: credit.LimitRequest, Limit: l.Limit, Reason: l.Reason})
 }
 
 // Reverse undoes a transaction, once.

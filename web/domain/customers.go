@@ -89,7 +89,8 @@ func (b business) Customer(ctx context.Context, id ids.ID) (admin.CustomerDetail
 	if err := b.activity(ctx, by, one); err != nil {
 		return admin.CustomerDetail{}, err
 	}
-	out := admin.CustomerDetail{Customer: one[0], Promo: money.Promo, Held: money.Outstanding, Zone: org.TimeZone}
+	out := admin.CustomerDetail{Customer: one[0], Promo: money.Promo, Held: money.Outstanding, Owed: money.Receivable,
+		Limit: org.CreditLimit, Zone: org.TimeZone}
 	if err := b.keysOf(ctx, by, id, &out); err != nil {
 		return out, err
 	}

@@ -117,6 +117,7 @@ func TestOperatorsPagesAreForOperators(t *testing.T) {
 		"Dismiss":      o.DismissQuarantined(t.Context(), who, aside, "mine"),
 	}
 	_, changes["GrantCredit"] = o.GrantCredit(t.Context(), who, grantOf(s.acme.ID, "1", "to myself"))
+	_, changes["SetCreditLimit"] = o.SetCreditLimit(t.Context(), who, admin.CreditLimit{ID: ids.New(), Org: s.acme.ID, Limit: 1, Reason: "to myself"})
 	_, changes["Adjust"] = o.Adjust(t.Context(), who, admin.Adjustment{ID: ids.New(), Org: s.acme.ID, Amount: 1, Reason: "to myself"})
 	_, changes["Reverse"] = o.Reverse(t.Context(), who, admin.Reversal{ID: ids.New(), Org: s.acme.ID, Txn: ids.New(), Reason: "to myself"})
 	_, changes["CreateCustomer"] = o.CreateCustomer(t.Context(), who, admin.NewCustomer{Name: "x", Email: "x@x.example", Zone: "UTC"})

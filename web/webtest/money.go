@@ -14,6 +14,7 @@ import (
 	"millrace/web/report"
 	"millrace/web/session"
 	"millrace/web/statement"
+	"millrace/web/ui"
 )
 
 // moneyWorld is what alerts, webhooks and approvals look like.
@@ -217,6 +218,12 @@ func (b business) ask(who session.Viewer, org ids.ID, what string, amount money.
 		return waits, nil
 	}
 	return false, errGone
+}
+
+func (b business) SetCreditLimit(_ context.Context, who session.Viewer, l admin.CreditLimit) (bool, error) {
+	b.f.mu.Lock()
+	defer b.f.mu.Unlock()
+	return b.ask(who, l.Org, "Credit limit of "+ui.FormatMoney(l.Limit), l.Limit, l.Reason)
 }
 
 func (b business) Adjust(_ context.Context, who session.Viewer, a admin.Adjustment) (bool, error) {

@@ -171,7 +171,7 @@ func (b business) Customer(_ context.Context, want ids.ID) (admin.CustomerDetail
 		if o.ID != id(kindOrg, 1) {
 			return d, nil
 		}
-		d.Promo, d.Held, d.Cap, d.Grants = usd("20"), usd("0.84"), b.f.cap, slices.Clone(b.f.grants)
+		d.Promo, d.Held, d.Limit, d.Owed, d.Cap, d.Grants = usd("20"), usd("0.84"), usd("500"), usd("112.40"), b.f.cap, slices.Clone(b.f.grants)
 		for _, k := range b.f.keys {
 			state := "active"
 			if !k.Revoked.IsZero() {

@@ -96,6 +96,8 @@ func operatorPages() []Page {
 		{Name: "admin-customers-new", Path: "/admin/customers/new", Who: Operator},
 		{Name: "admin-customer", Path: org, Who: Operator},
 		{Name: "admin-credit", Path: org + "/credit", Who: Operator},
+		{Name: "admin-limit", Path: org + "/credit-limit", Who: Operator},
+		{Name: "admin-limit-bad", Path: org + "/credit-limit", Who: Operator, Form: "credit_limit=x&reason=", Status: 422},
 		{Name: "admin-adjust", Path: org + "/adjust", Who: Operator},
 		{Name: "admin-adjust-bad", Path: org + "/adjust", Who: Operator, Form: "amount=x&reason=", Status: 422},
 		{Name: "admin-reverse", Path: org + "/reverse?txn=" + ids.Format(ids.Txn, id(kindTxn, 301)), Who: Operator},
