@@ -120,20 +120,24 @@ func (l *life) release() {
 	}
 }
 
-// progress tells how far a stream is: what is paid if its gateway dies. It is always covered by the hold.
 func (l *life) progress() {
-	r := l.some()
-	if r == nil {
-		return
+	if r := l.some(); r != nil {
+		l.tell(r)
 	}
+}
+
+// tell says how far a stream is: what is paid if its gateway dies. The hold is extended to cover it, or it is not delivered.
+func (l *life) tell(r *request) bool {
 	e := r.event
 	e.Usage, e.Ending = l.used(), usage.GatewayDied
-	if l.tariff(e.PriceVersion).cost(e.Usage, e.Service) > int64(r.hold.Amount()) {
-		return
+	more := l.tariff(e.PriceVersion).cost(e.Usage, e.Service) - int64(r.hold.Amount())
+	if more > 0 && l.refused(r.hold.Extend(l.ctx, money.Nano(more))) {
+		return false
 	}
 	r.told++
 	e.Progress = r.told
 	l.pending = append(l.pending, &e)
+	return true
 }
 
 // rateSome brings some of what is settled into the log, perhaps twice, and waits for the rater.
@@ -178,6 +182,12 @@ func (l *life) write(list []*usage.Event) {
 // crash kills a gateway. What it had not written is lost, or still on its way: to arrive before its fence, or after it.
 func (l *life) crash() {
 	i := int(l.draw("gateway", 0, gateways-1))
+	if l.chance("in the middle of a stream", 2) {
+		if r := l.some(); r != nil && l.tell(r) {
+			i = r.gate
+			l.writePending(r.hold.Epoch())
+		}
+	}
 	epoch := l.gates[i].Epoch()
 	gone, cancel := context.WithCancel(l.ctx)
 	cancel()

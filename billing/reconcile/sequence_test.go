@@ -24,6 +24,7 @@ import (
 const (
 	sequences     = 20  // that are tried
 	slowSequences = 400 // with MILLRACE_SLOW
+	livesOfHouse  = 50  // each is compared with all before it
 	leastActions  = 10
 	mostActions   = 40
 	lookFor       = time.Minute     // a bound for what should take milliseconds
@@ -36,10 +37,14 @@ func TestAnySequenceKeepsTheMoney(t *testing.T) {
 	checks(t)
 	var h *house
 	rapid.Check(t, func(rt *rapid.T) {
-		if h == nil || h.unusable {
+		if h == nil || h.unusable || h.lives == livesOfHouse {
+			if h != nil {
+				h.stop()
+			}
 			h = openHouse(t)
 		}
 		h.unusable = true
+		h.lives++
 		l, end := begin(t, rt, h)
 		defer end()
 		for _, a := range rapid.SliceOfN(rapid.SampledFrom(actions), leastActions, mostActions).Draw(rt, "actions") {

@@ -59,6 +59,7 @@ type house struct {
 	unit     ids.ID
 	stop     func() // ends the rater
 	unusable bool
+	lives    int // that began in it
 }
 
 // ahead is a clock that is so much ahead of the machine's.
