@@ -21,6 +21,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"millrace/billing/invoice"
+	"millrace/billing/ledger"
 	"millrace/db"
 	"millrace/db/q"
 	"millrace/internal/clock"
@@ -30,9 +32,6 @@ import (
 
 // Currency is what every amount is in.
 const Currency = "USD"
-
-// FreezeAfter is how long after its end a month takes in usage that was rated late.
-const FreezeAfter = 48 * time.Hour
 
 // State is how far a month is.
 type State string
@@ -69,13 +68,10 @@ func Parse(name string) (time.Time, error) {
 }
 
 // Of gives the month that a moment lies in.
-func Of(at time.Time) time.Time {
-	at = at.UTC()
-	return time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
-}
+func Of(at time.Time) time.Time { return ledger.MonthOf(at) }
 
 // Freeze is when nothing joins a month any more. Migration 0016 says the same to the database.
-func Freeze(start time.Time) time.Time { return start.AddDate(0, 1, 0).Add(FreezeAfter) }
+func Freeze(start time.Time) time.Time { return invoice.FreezeOf(start) }
 
 // at computes a month's state from the clock; only closing is written down.
 func at(start, now time.Time) Month {

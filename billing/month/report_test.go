@@ -23,6 +23,7 @@ type story struct {
 	org                  ids.ID
 	figures              map[time.Time]*month.Figures
 	paid, promo, account money.Nano // what is left, and what is owed
+	lost                 money.Nano // given up
 	last                 undoable
 }
 
@@ -172,10 +173,21 @@ var steps = map[string]func(s *story, at time.Time, n money.Nano, late time.Dura
 		if n = min(n, s.account); n <= 0 {
 			return
 		}
-		s.w.post(s.org, at, ledger.Adjustment, ledger.Debit(ledger.BadDebt, n), ledger.Credit(ledger.Receivable, n))
+		s.w.post(s.org, at, ledger.Invoice, ledger.Debit(ledger.BadDebt, n), ledger.Credit(ledger.Receivable, n))
 		f := s.of(at)
 		f[month.BadDebt], f[month.ReceivableGivenUp] = f[month.BadDebt]+n, f[month.ReceivableGivenUp]-n
 		s.account -= n
+		s.lost += n
+	},
+	"recover": func(s *story, at time.Time, n money.Nano, _ time.Duration) { // money that comes after it was given up
+		if n = min(n, s.lost); n <= 0 {
+			return
+		}
+		s.w.post(s.org, at, ledger.Payment, ledger.Debit(ledger.StripeClearing, n), ledger.Credit(ledger.BadDebt, n))
+		f := s.of(at)
+		f[month.CashCard], f[month.ReceivablePaid] = f[month.CashCard]+n, f[month.ReceivablePaid]-n
+		f[month.BadDebt], f[month.ReceivableGivenUp] = f[month.BadDebt]-n, f[month.ReceivableGivenUp]+n
+		s.lost -= n
 	},
 }
 
