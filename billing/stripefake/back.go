@@ -47,7 +47,7 @@ func (s *Server) chargeOf(intentWanted string) *charge {
 func (s *Server) createRefund(c *call) *reply {
 	ch := s.chargeOf(c.params.Get("payment_intent"))
 	if ch == nil {
-		return missing("payment_intent", c.params.Get("payment_intent"))
+		return missingParam("payment_intent", c.params.Get("payment_intent"))
 	}
 	cents := ch.Amount - ch.Refunded
 	if c.params.Has("amount") {

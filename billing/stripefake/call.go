@@ -65,8 +65,15 @@ func failure(status int, kind, code, message string) *reply {
 	return &reply{status: status, body: map[string]any{"error": apiError{Type: kind, Code: code, Message: message}}}
 }
 
+// missing refuses an id of the path that is not known.
 func missing(what, id string) *reply {
 	return failure(http.StatusNotFound, "invalid_request_error", "resource_missing", "No such "+what+": '"+id+"'")
+}
+
+// missingParam refuses an id that is not known and was given as a parameter, as Stripe does: with another status.
+func missingParam(what, id string) *reply {
+	return &reply{status: http.StatusBadRequest, body: map[string]any{"error": apiError{Type: "invalid_request_error", Code: "resource_missing", Param: what,
+		Message: "No such " + what + ": '" + id + "'"}}}
 }
 
 func invalid(param, message string) *reply {

@@ -71,7 +71,7 @@ func (s *Server) createSession(c *call) *reply {
 	}
 	switch {
 	case find(s.mem.Customers, customerID, x.Customer) == nil:
-		return missing("customer", x.Customer)
+		return missingParam("customer", x.Customer)
 	case x.Success == "":
 		return invalid("success_url", "You must provide success_url.")
 	case x.Mode == "setup":

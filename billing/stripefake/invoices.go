@@ -97,7 +97,7 @@ func (s *Server) createInvoice(c *call) *reply {
 	}
 	switch {
 	case find(s.mem.Customers, customerID, x.Customer) == nil:
-		return missing("customer", x.Customer)
+		return missingParam("customer", x.Customer)
 	case p.Has("currency") && p.Get("currency") != x.Currency:
 		return invalid("currency", "This fake knows invoices in usd.")
 	case x.Number != nil && slices.ContainsFunc(s.mem.Invoices, func(y *invoice) bool { return text(y.Number) == text(x.Number) }):
@@ -141,6 +141,9 @@ func (s *Server) getInvoice(c *call) *reply {
 
 func (s *Server) listInvoices(c *call) *reply {
 	customer, status := c.params.Get("customer"), c.params.Get("status")
+	if customer != "" && find(s.mem.Customers, customerID, customer) == nil {
+		return missingParam("customer", customer)
+	}
 	return page(c, s.mem.Invoices, invoiceID, func(x *invoice) int64 { return x.Created }, func(x *invoice) bool {
 		return (customer == "" || x.Customer == customer) && (status == "" || x.Status == status)
 	}, func(x *invoice) any { return s.showInvoice(c, x) })
@@ -174,7 +177,7 @@ func (s *Server) createItem(c *call) *reply {
 	x := find(s.mem.Invoices, invoiceID, c.params.Get("invoice"))
 	switch {
 	case x == nil:
-		return missing("invoice", c.params.Get("invoice"))
+		return missingParam("invoice", c.params.Get("invoice"))
 	case x.Customer != c.params.Get("customer"):
 		return invalid("customer", "The invoice belongs to another customer.")
 	case x.Status != "draft":

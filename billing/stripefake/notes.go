@@ -29,7 +29,7 @@ func noteID(x *creditNote) string { return x.ID }
 func (s *Server) createNote(c *call) *reply {
 	x := find(s.mem.Invoices, invoiceID, c.params.Get("invoice"))
 	if x == nil {
-		return missing("invoice", c.params.Get("invoice"))
+		return missingParam("invoice", c.params.Get("invoice"))
 	}
 	n := &creditNote{ID: newID("cn"), Object: "credit_note", Invoice: x.ID, Customer: x.Customer, Currency: x.Currency, Amount: c.number("amount"), Memo: c.params.Get("memo"), Metadata: c.metadata(""),
 		Status: "issued", Created: unix(s.now()), Outside: c.number("out_of_band_amount")}

@@ -96,6 +96,9 @@ func (s *Server) getIntent(c *call) *reply {
 
 func (s *Server) listIntents(c *call) *reply {
 	customer := c.params.Get("customer")
+	if customer != "" && find(s.mem.Customers, customerID, customer) == nil {
+		return missingParam("customer", customer)
+	}
 	return page(c, s.mem.Intents, intentID, func(x *intent) int64 { return x.Created },
 		func(x *intent) bool { return customer == "" || x.Customer == customer }, func(x *intent) any { return s.show(c, x) })
 }
@@ -109,9 +112,9 @@ func (s *Server) createIntent(c *call) *reply {
 	m := find(s.mem.Methods, methodID, p.Get("payment_method"))
 	switch {
 	case find(s.mem.Customers, customerID, p.Get("customer")) == nil:
-		return missing("customer", p.Get("customer"))
+		return missingParam("customer", p.Get("customer"))
 	case m == nil:
-		return missing("payment_method", p.Get("payment_method"))
+		return missingParam("payment_method", p.Get("payment_method"))
 	case m.Customer == nil || *m.Customer != p.Get("customer"):
 		return invalid("payment_method", "The payment method does not belong to the customer.")
 	case c.number("amount") < 50 || p.Get("currency") != "usd":

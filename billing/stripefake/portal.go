@@ -11,7 +11,7 @@ const maxPortals = 1000
 func (s *Server) createPortal(c *call) *reply {
 	x := find(s.mem.Customers, customerID, c.params.Get("customer"))
 	if x == nil {
-		return missing("customer", c.params.Get("customer"))
+		return missingParam("customer", c.params.Get("customer"))
 	}
 	id, back := newID("bps"), c.params.Get("return_url")
 	if len(s.portals) >= maxPortals {

@@ -23,7 +23,7 @@ func translate(err error) error {
 	switch {
 	case e.HTTPStatusCode == http.StatusTooManyRequests:
 		return fault.Wrap(cause, fault.Limited, "The payment provider is busy. Try again in a moment.")
-	case e.HTTPStatusCode == http.StatusNotFound:
+	case e.Code == stripe.ErrorCodeResourceMissing, e.HTTPStatusCode == http.StatusNotFound: // 404 for an id in the path, 400 for one given as a parameter
 		return fault.Wrap(cause, fault.NotFound, "The payment provider does not know this.")
 	case e.HTTPStatusCode == http.StatusUnauthorized, e.HTTPStatusCode == http.StatusForbidden:
 		return fault.Wrap(cause, fault.Upstream, "The payment provider refuses our key. Please tell support.")

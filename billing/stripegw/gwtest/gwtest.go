@@ -71,17 +71,33 @@ func Run(t *testing.T, p Provider) {
 	t.Run("declines are payments", func(t *testing.T) { declines(ctx, t, p, customer) })
 	t.Run("the payment that was paid is found", func(t *testing.T) { findsPaid(ctx, t, p, customer) })
 	t.Run("money goes back", func(t *testing.T) { goesBack(ctx, t, p, customer) })
-	t.Run("what is not there", func(t *testing.T) {
-		if _, err := g.Session(ctx, "cs_test_none"); !fault.Is(err, fault.NotFound) {
-			t.Errorf("a page: %v", err)
+	t.Run("what is not there", func(t *testing.T) { notThere(ctx, t, p, customer) })
+}
+
+// notThere: an id that is not known is NotFound, whether it stands in the path of a request or in its parameters.
+func notThere(ctx context.Context, t *testing.T, p Provider, customer string) {
+	g, gone, id := p.Gateway, "cus_none", ids.New()
+	for what, ask := range map[string]func() error{
+		"a page":                          func() error { _, err := g.Session(ctx, "cs_test_none"); return err },
+		"a payment":                       func() error { _, err := g.Payment(ctx, "pi_none"); return err },
+		"a top-up's payment":              func() error { _, err := g.FindPayment(ctx, customer, id); return err },
+		"a payment of nobody":             func() error { _, err := g.FindPayment(ctx, gone, id); return err },
+		"a customer who is to pay":        func() error { _, err := g.OpenCheckout(ctx, checkout(gone, id, 12_34)); return err },
+		"a customer who opens the portal": func() error { _, err := g.Portal(ctx, gone, "https://console.example"); return err },
+		"a customer who is charged": func() error {
+			method := p.Keep(t, customer, GoodCard)
+			_, err := g.Charge(ctx, topup.Charge{Key: "gwtest:" + id.String() + ":gone", Customer: gone, Method: method, Topup: id, Attempt: 1, Cents: 12_34})
+			return err
+		},
+		"a card that is charged": func() error {
+			_, err := g.Charge(ctx, topup.Charge{Key: "gwtest:" + id.String() + ":card", Customer: customer, Method: "pm_none", Topup: id, Attempt: 1, Cents: 12_34})
+			return err
+		},
+	} {
+		if err := ask(); !fault.Is(err, fault.NotFound) {
+			t.Errorf("%s: %v, want NotFound", what, err)
 		}
-		if _, err := g.Payment(ctx, "pi_none"); !fault.Is(err, fault.NotFound) {
-			t.Errorf("a payment: %v", err)
-		}
-		if _, err := g.FindPayment(ctx, customer, ids.New()); !fault.Is(err, fault.NotFound) {
-			t.Errorf("a top-up's payment: %v", err)
-		}
-	})
+	}
 }
 
 func checkout(customer string, id ids.ID, cents int64) topup.Checkout {
