@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"millrace/billing/credit"
 	"millrace/db"
 	"millrace/db/q"
 	"millrace/internal/fault"
@@ -164,8 +163,8 @@ func (c *Collector) Problems(ctx context.Context, by tenants.Actor) (out []Stuck
 	return out, wrapped("problems at the payment provider", err)
 }
 
-// Retry looks at an invoice anew, now. startOver drops what is there when it is a draft, or void, and begins again.
-// Operators only; audited.
+// Retry looks at an invoice anew, now, in the same words: what is under way is not done twice. startOver drops what is there
+// when it is a draft, void, or not known any more, and begins again. Operators only; audited.
 func (c *Collector) Retry(ctx context.Context, by tenants.Actor, org, id ids.ID, startOver bool) (Collection, error) {
 	switch err := by.RequireOperator(); {
 	case err != nil:
@@ -179,21 +178,19 @@ func (c *Collector) Retry(ctx context.Context, by tenants.Actor, org, id ids.ID,
 	}
 	next := v.push
 	next.Failures = 0
-	if next.Attempt++; startOver && v.seen != nil {
-		switch v.seen.Status {
-		case TillDraft:
-			if err := c.c.Till.DeleteDraft(ctx, v.seen.Ref); err != nil {
-				return Collection{}, err
-			}
-		case TillVoid:
-		default:
-			return Collection{}, fault.New(fault.Conflict, "It is final at the payment provider. Void it there first.").WithCode("final_there")
+	if startOver {
+		if err := c.leave(ctx, v); err != nil {
+			return Collection{}, err
 		}
+		next.Attempt++
 		next.Ref, next.State, next.Asks, next.Url, next.PdfUrl = nil, string(PushNew), 0, "", ""
 	}
-	err = c.s.system(ctx, func(tx pgx.Tx, _ *q.Queries) error {
+	err = c.s.system(ctx, func(tx pgx.Tx, r *q.Queries) error {
 		if err := c.keep(ctx, tx, v.push, next); err != nil {
 			return err
+		}
+		if err := r.RetryCreditNotes(ctx, q.RetryCreditNotesParams{OrgID: org, InvoiceID: id}); err != nil {
+			return fmt.Errorf("invoice: credit notes: %w", err)
 		}
 		return audit.Append(ctx, tx, by, audit.Change{Org: org, Action: "invoice.push_again", Target: ids.Format(ids.Invoice, id), After: map[string]any{"start_over": startOver}, At: c.s.now()})
 	})
@@ -206,29 +203,20 @@ func (c *Collector) Retry(ctx context.Context, by tenants.Actor, org, id ids.ID,
 	return c.Collection(ctx, by, org, id)
 }
 
-// ChargeCard says whether an organization's invoices are charged to its kept card; else they are sent to be paid. Who manages
-// its money may say so, and it is audited as a consent.
-func (c *Collector) ChargeCard(ctx context.Context, by tenants.Actor, org ids.ID, on bool) error {
-	if err := by.Require(tenants.BillingManage, org); err != nil {
-		return err
+// leave sees to it that what is at the payment provider asks nobody for money any more: a draft is deleted, and what is void,
+// or not known there (nil), stays so.
+func (c *Collector) leave(ctx context.Context, v view) error {
+	switch seen := v.seen; {
+	case State(v.inv.State) != Open:
+		return fault.New(fault.Conflict, "Nothing is due on this invoice.").WithCode("nothing_due")
+	case v.push.ReceivedCents > 0: // what comes for another one would not be told apart from it
+		return fault.New(fault.Conflict, "Money came for it there before. What is due now is paid by hand.").WithCode("paid_there")
+	case seen == nil || seen.Status == TillVoid:
+		return nil
+	case seen.Status == TillDraft:
+		return c.c.Till.DeleteDraft(ctx, seen.Ref)
 	}
-	if !c.On() {
-		return errNoTill
-	}
-	err := c.s.system(ctx, func(tx pgx.Tx, r *q.Queries) error {
-		n, err := r.SetChargeInvoices(ctx, q.SetChargeInvoicesParams{OrgID: org, ChargeInvoices: on, UpdatedAt: c.s.now()})
-		if err != nil {
-			return fmt.Errorf("invoice: charge the card: %w", err)
-		}
-		if n == 0 && on {
-			return fault.New(fault.Conflict, "There is no kept card. Give a card first.").WithCode("no_card")
-		}
-		return audit.Append(ctx, tx, by, audit.Change{Org: org, Action: "invoice.charge_card", Target: ids.Format(ids.Org, org), After: map[string]bool{"on": on}, At: c.s.now()})
-	})
-	if err == nil {
-		credit.Tell(ctx, c.s.c.Notify, org)
-	}
-	return err
+	return fault.New(fault.Conflict, "It is final at the payment provider. Void it there first.").WithCode("final_there")
 }
 
 func text(s *string) string {

@@ -3,7 +3,6 @@ package invoice_test
 import (
 	"context"
 	"net/http/httptest"
-	"path"
 	"testing"
 	"time"
 
@@ -158,15 +157,8 @@ func (s *shop) bill(cents ...int64) ids.ID {
 func (s *shop) keepCard(number string) {
 	s.t.Helper()
 	by := tenants.Actor{User: ids.New(), Org: s.org, Role: tenants.Owner}
-	ctx := context.Background()
-	url, err := s.topups.AddCard(ctx, by, s.org, ids.New())
-	s.must(err)
-	page := path.Base(url)
-	if problem := s.fake.Pay(page, stripefake.Way{Number: number, Confirmed: true}); problem != "" {
-		s.t.Fatal(problem)
-	}
-	s.must(s.topups.CardAdded(ctx, by, s.org, page))
-	s.must(s.collect.ChargeCard(ctx, by, s.org, true))
+	s.giveCard(by, number)
+	s.must(s.collect.ChargeCard(context.Background(), by, s.org, true))
 }
 
 // turn lets the worker do what is due.

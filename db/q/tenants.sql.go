@@ -728,6 +728,34 @@ func (q *Queries) InsertSession(ctx context.Context, arg InsertSessionParams) er
 	return err
 }
 
+const lastAudit = `-- name: LastAudit :one
+SELECT org_id, id, at, actor, acting_as, action, target, before, after, request_id, ip FROM audit_log WHERE org_id = $1 AND action = $2 ORDER BY id DESC LIMIT 1
+`
+
+type LastAuditParams struct {
+	OrgID  ids.ID
+	Action string
+}
+
+func (q *Queries) LastAudit(ctx context.Context, arg LastAuditParams) (AuditLog, error) {
+	row := q.db.QueryRow(ctx, lastAudit, arg.OrgID, arg.Action)
+	var i AuditLog
+	err := row.Scan(
+		&i.OrgID,
+		&i.ID,
+		&i.At,
+		&i.Actor,
+		&i.ActingAs,
+		&i.Action,
+		&i.Target,
+		&i.Before,
+		&i.After,
+		&i.RequestID,
+		&i.Ip,
+	)
+	return i, err
+}
+
 const listAudit = `-- name: ListAudit :many
 SELECT org_id, id, at, actor, acting_as, action, target, before, after, request_id, ip FROM audit_log
 WHERE org_id = $1

@@ -99,7 +99,7 @@ func (q *Queries) BillingPeople(ctx context.Context, orgID ids.ID) ([]string, er
 const changeTopup = `-- name: ChangeTopup :exec
 UPDATE topups SET state = $3, session_id = $4, session_url = $5, payment_id = $6, attempt = $7, declines = $8, failure = $9,
   clawed_cents = $10, clawbacks = $11, refunded_cents = $12, disputed_cents = $13, fee_cents = $14, next_at = $15, paid_at = $16,
-  updated_at = $17, version = version + 1
+  updated_at = $17, customer_ids = $18, version = version + 1
 WHERE org_id = $1 AND id = $2
 `
 
@@ -121,6 +121,7 @@ type ChangeTopupParams struct {
 	NextAt        *time.Time
 	PaidAt        *time.Time
 	UpdatedAt     time.Time
+	CustomerIds   []string
 }
 
 func (q *Queries) ChangeTopup(ctx context.Context, arg ChangeTopupParams) error {
@@ -142,6 +143,7 @@ func (q *Queries) ChangeTopup(ctx context.Context, arg ChangeTopupParams) error 
 		arg.NextAt,
 		arg.PaidAt,
 		arg.UpdatedAt,
+		arg.CustomerIds,
 	)
 	return err
 }
@@ -149,7 +151,7 @@ func (q *Queries) ChangeTopup(ctx context.Context, arg ChangeTopupParams) error 
 const claimDueTopup = `-- name: ClaimDueTopup :one
 UPDATE topups SET next_at = $1::timestamptz
 WHERE (org_id, id) = (SELECT t.org_id, t.id FROM topups t WHERE t.next_at <= $2 ORDER BY t.next_at LIMIT 1 FOR UPDATE SKIP LOCKED)
-RETURNING org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at
+RETURNING org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at, customer_ids
 `
 
 type ClaimDueTopupParams struct {
@@ -185,12 +187,13 @@ func (q *Queries) ClaimDueTopup(ctx context.Context, arg ClaimDueTopupParams) (T
 		&i.UpdatedAt,
 		&i.NextAt,
 		&i.PaidAt,
+		&i.CustomerIds,
 	)
 	return i, err
 }
 
 const dropPaymentMethod = `-- name: DropPaymentMethod :one
-UPDATE payment_customers c SET method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL, updated_at = $2
+UPDATE payment_customers c SET method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL, charge_invoices = false, updated_at = $2
 FROM (SELECT org_id, card_brand, card_last4 FROM payment_customers) was
 WHERE c.org_id = $1 AND c.method_id = $3::text AND was.org_id = c.org_id
 RETURNING was.card_brand, was.card_last4
@@ -207,7 +210,7 @@ type DropPaymentMethodRow struct {
 	CardLast4 string
 }
 
-// No row: the card was dropped, or another one took its place.
+// No row: the card was dropped, or another one took its place. The consent to charge it for invoices ends with it.
 func (q *Queries) DropPaymentMethod(ctx context.Context, arg DropPaymentMethodParams) (DropPaymentMethodRow, error) {
 	row := q.db.QueryRow(ctx, dropPaymentMethod, arg.OrgID, arg.Now, arg.Method)
 	var i DropPaymentMethodRow
@@ -235,7 +238,7 @@ const insertTopup = `-- name: InsertTopup :one
 INSERT INTO topups (org_id, id, kind, state, cents, keep_card, created_by, created_at, updated_at, next_at)
 VALUES ($1, $2, $3, 'created', $4, $5, $6, $8, $8, $7)
 ON CONFLICT DO NOTHING
-RETURNING org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at
+RETURNING org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at, customer_ids
 `
 
 type InsertTopupParams struct {
@@ -286,6 +289,7 @@ func (q *Queries) InsertTopup(ctx context.Context, arg InsertTopupParams) (Topup
 		&i.UpdatedAt,
 		&i.NextAt,
 		&i.PaidAt,
+		&i.CustomerIds,
 	)
 	return i, err
 }
@@ -346,7 +350,7 @@ func (q *Queries) LockAutoRecharge(ctx context.Context, orgID ids.ID) (AutoRecha
 }
 
 const lockTopup = `-- name: LockTopup :one
-SELECT org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at FROM topups WHERE org_id = $1 AND id = $2 FOR NO KEY UPDATE
+SELECT org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at, customer_ids FROM topups WHERE org_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 type LockTopupParams struct {
@@ -381,6 +385,7 @@ func (q *Queries) LockTopup(ctx context.Context, arg LockTopupParams) (Topup, er
 		&i.UpdatedAt,
 		&i.NextAt,
 		&i.PaidAt,
+		&i.CustomerIds,
 	)
 	return i, err
 }
@@ -496,7 +501,7 @@ func (q *Queries) OrgsToRecharge(ctx context.Context, arg OrgsToRechargeParams) 
 }
 
 const paidTopups = `-- name: PaidTopups :many
-SELECT org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at FROM topups WHERE paid_at >= $1::timestamptz AND paid_at <= $2::timestamptz ORDER BY id
+SELECT org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at, customer_ids FROM topups WHERE paid_at >= $1::timestamptz AND paid_at <= $2::timestamptz ORDER BY id
 `
 
 type PaidTopupsParams struct {
@@ -538,6 +543,7 @@ func (q *Queries) PaidTopups(ctx context.Context, arg PaidTopupsParams) ([]Topup
 			&i.UpdatedAt,
 			&i.NextAt,
 			&i.PaidAt,
+			&i.CustomerIds,
 		); err != nil {
 			return nil, err
 		}
@@ -551,17 +557,24 @@ func (q *Queries) PaidTopups(ctx context.Context, arg PaidTopupsParams) ([]Topup
 
 const pauseAutoRecharge = `-- name: PauseAutoRecharge :execrows
 UPDATE auto_recharges SET paused = $2, paused_at = $3::timestamptz, updated_at = $3
-WHERE org_id = $1 AND enabled AND paused = ''
+WHERE org_id = $1 AND enabled AND (paused = '' OR paused = ANY ($4::text[]))
 `
 
 type PauseAutoRechargeParams struct {
 	OrgID  ids.ID
 	Paused string
 	Now    time.Time
+	Over   []string
 }
 
+// A pause for one of the reasons over gives way to this one.
 func (q *Queries) PauseAutoRecharge(ctx context.Context, arg PauseAutoRechargeParams) (int64, error) {
-	result, err := q.db.Exec(ctx, pauseAutoRecharge, arg.OrgID, arg.Paused, arg.Now)
+	result, err := q.db.Exec(ctx, pauseAutoRecharge,
+		arg.OrgID,
+		arg.Paused,
+		arg.Now,
+		arg.Over,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -663,7 +676,7 @@ func (q *Queries) PendingTopupCents(ctx context.Context, orgID ids.ID) (int64, e
 
 const replacePaymentCustomer = `-- name: ReplacePaymentCustomer :exec
 UPDATE payment_customers SET customer_id = $1, method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL,
-  updated_at = $2
+  charge_invoices = false, updated_at = $2
 WHERE org_id = $3 AND customer_id = $4
 `
 
@@ -686,16 +699,18 @@ func (q *Queries) ReplacePaymentCustomer(ctx context.Context, arg ReplacePayment
 }
 
 const resumeAutoRecharge = `-- name: ResumeAutoRecharge :execrows
-UPDATE auto_recharges SET paused = '', paused_at = NULL, updated_at = $2 WHERE org_id = $1 AND paused <> ''
+UPDATE auto_recharges SET paused = '', paused_at = NULL, updated_at = $2 WHERE org_id = $1 AND paused = ANY ($3::text[])
 `
 
 type ResumeAutoRechargeParams struct {
 	OrgID     ids.ID
 	UpdatedAt time.Time
+	Reasons   []string
 }
 
+// Ends a pause for one of the reasons, and no other.
 func (q *Queries) ResumeAutoRecharge(ctx context.Context, arg ResumeAutoRechargeParams) (int64, error) {
-	result, err := q.db.Exec(ctx, resumeAutoRecharge, arg.OrgID, arg.UpdatedAt)
+	result, err := q.db.Exec(ctx, resumeAutoRecharge, arg.OrgID, arg.UpdatedAt, arg.Reasons)
 	if err != nil {
 		return 0, err
 	}
@@ -753,7 +768,7 @@ func (q *Queries) StopAutoRecharge(ctx context.Context, arg StopAutoRechargePara
 }
 
 const topup = `-- name: Topup :one
-SELECT org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at FROM topups WHERE org_id = $1 AND id = $2
+SELECT org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at, customer_ids FROM topups WHERE org_id = $1 AND id = $2
 `
 
 type TopupParams struct {
@@ -788,12 +803,13 @@ func (q *Queries) Topup(ctx context.Context, arg TopupParams) (Topup, error) {
 		&i.UpdatedAt,
 		&i.NextAt,
 		&i.PaidAt,
+		&i.CustomerIds,
 	)
 	return i, err
 }
 
 const topupByID = `-- name: TopupByID :one
-SELECT org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at FROM topups WHERE id = $1
+SELECT org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at, customer_ids FROM topups WHERE id = $1
 `
 
 func (q *Queries) TopupByID(ctx context.Context, id ids.ID) (Topup, error) {
@@ -823,12 +839,13 @@ func (q *Queries) TopupByID(ctx context.Context, id ids.ID) (Topup, error) {
 		&i.UpdatedAt,
 		&i.NextAt,
 		&i.PaidAt,
+		&i.CustomerIds,
 	)
 	return i, err
 }
 
 const topupByPayment = `-- name: TopupByPayment :one
-SELECT org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at FROM topups WHERE payment_id = $1
+SELECT org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at, customer_ids FROM topups WHERE payment_id = $1
 `
 
 func (q *Queries) TopupByPayment(ctx context.Context, paymentID *string) (Topup, error) {
@@ -858,12 +875,13 @@ func (q *Queries) TopupByPayment(ctx context.Context, paymentID *string) (Topup,
 		&i.UpdatedAt,
 		&i.NextAt,
 		&i.PaidAt,
+		&i.CustomerIds,
 	)
 	return i, err
 }
 
 const topups = `-- name: Topups :many
-SELECT org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at FROM topups WHERE org_id = $1 AND (state <> 'created' OR kind = 'auto') ORDER BY id DESC LIMIT $2
+SELECT org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at, customer_ids FROM topups WHERE org_id = $1 AND (state <> 'created' OR kind = 'auto') ORDER BY id DESC LIMIT $2
 `
 
 type TopupsParams struct {
@@ -904,6 +922,7 @@ func (q *Queries) Topups(ctx context.Context, arg TopupsParams) ([]Topup, error)
 			&i.UpdatedAt,
 			&i.NextAt,
 			&i.PaidAt,
+			&i.CustomerIds,
 		); err != nil {
 			return nil, err
 		}

@@ -234,6 +234,9 @@ WHERE k.org_id = u.org_id AND k.id = u.id
 INSERT INTO audit_log (org_id, id, at, actor, acting_as, action, target, before, after, request_id, ip)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
 
+-- name: LastAudit :one
+SELECT * FROM audit_log WHERE org_id = $1 AND action = $2 ORDER BY id DESC LIMIT 1;
+
 -- name: ListAudit :many
 SELECT * FROM audit_log
 WHERE org_id = sqlc.arg(org_id)

@@ -19,7 +19,7 @@ ON CONFLICT (org_id) DO NOTHING;
 -- name: ReplacePaymentCustomer :exec
 -- The payment provider knows the old one no more; the card went with it.
 UPDATE payment_customers SET customer_id = sqlc.arg(fresh), method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL,
-  updated_at = sqlc.arg(now)
+  charge_invoices = false, updated_at = sqlc.arg(now)
 WHERE org_id = sqlc.arg(org_id) AND customer_id = sqlc.arg(gone);
 
 -- name: OpenTopups :one
@@ -33,8 +33,8 @@ UPDATE payment_customers SET method_id = $2, card_brand = $3, card_last4 = $4, c
 WHERE org_id = $1 AND (method_id IS NULL OR updated_at <= sqlc.arg(given));
 
 -- name: DropPaymentMethod :one
--- No row: the card was dropped, or another one took its place.
-UPDATE payment_customers c SET method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL, updated_at = sqlc.arg(now)
+-- No row: the card was dropped, or another one took its place. The consent to charge it for invoices ends with it.
+UPDATE payment_customers c SET method_id = NULL, card_brand = '', card_last4 = '', card_expiry = NULL, charge_invoices = false, updated_at = sqlc.arg(now)
 FROM (SELECT org_id, card_brand, card_last4 FROM payment_customers) was
 WHERE c.org_id = $1 AND c.method_id = sqlc.arg(method)::text AND was.org_id = c.org_id
 RETURNING was.card_brand, was.card_last4;
@@ -64,7 +64,7 @@ SELECT * FROM topups WHERE org_id = $1 AND (state <> 'created' OR kind = 'auto')
 -- name: ChangeTopup :exec
 UPDATE topups SET state = $3, session_id = $4, session_url = $5, payment_id = $6, attempt = $7, declines = $8, failure = $9,
   clawed_cents = $10, clawbacks = $11, refunded_cents = $12, disputed_cents = $13, fee_cents = $14, next_at = $15, paid_at = $16,
-  updated_at = $17, version = version + 1
+  updated_at = $17, customer_ids = $18, version = version + 1
 WHERE org_id = $1 AND id = $2;
 
 -- name: ClaimDueTopup :one
@@ -106,11 +106,13 @@ ON CONFLICT (org_id) DO UPDATE SET enabled = excluded.enabled, below_nano = excl
 UPDATE auto_recharges SET enabled = false, updated_at = $2 WHERE org_id = $1 AND enabled;
 
 -- name: PauseAutoRecharge :execrows
+-- A pause for one of the reasons over gives way to this one.
 UPDATE auto_recharges SET paused = $2, paused_at = sqlc.arg(now)::timestamptz, updated_at = sqlc.arg(now)
-WHERE org_id = $1 AND enabled AND paused = '';
+WHERE org_id = $1 AND enabled AND (paused = '' OR paused = ANY (sqlc.arg(over)::text[]));
 
 -- name: ResumeAutoRecharge :execrows
-UPDATE auto_recharges SET paused = '', paused_at = NULL, updated_at = $2 WHERE org_id = $1 AND paused <> '';
+-- Ends a pause for one of the reasons, and no other.
+UPDATE auto_recharges SET paused = '', paused_at = NULL, updated_at = $2 WHERE org_id = $1 AND paused = ANY (sqlc.arg(reasons)::text[]);
 
 -- name: NoteMonthFull :exec
 UPDATE auto_recharges SET month_full_at = sqlc.arg(now)::timestamptz WHERE org_id = $1;

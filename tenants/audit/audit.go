@@ -7,8 +7,11 @@ package audit
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"millrace/db/q"
 	"millrace/internal/ids"
@@ -76,10 +79,26 @@ func List(ctx context.Context, tx q.DBTX, org, before ids.ID, limit int32) ([]En
 	}
 	entries := make([]Entry, len(rows))
 	for i, r := range rows {
-		entries[i] = Entry{Org: r.OrgID, ID: r.ID, At: r.At, Action: r.Action, Target: r.Target, Before: r.Before, After: r.After,
-			By: Identity{Actor: r.Actor, ActingAs: text(r.ActingAs), RequestID: text(r.RequestID), IP: text(r.Ip)}}
+		entries[i] = entryOf(r)
 	}
 	return entries, nil
+}
+
+// Last gives an organization's newest entry of an action; the zero Entry when there is none.
+func Last(ctx context.Context, tx q.DBTX, org ids.ID, action string) (Entry, error) {
+	r, err := q.New(tx).LastAudit(ctx, q.LastAuditParams{OrgID: org, Action: action})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Entry{}, nil
+	}
+	if err != nil {
+		return Entry{}, fmt.Errorf("audit: last %s: %w", action, err)
+	}
+	return entryOf(r), nil
+}
+
+func entryOf(r q.AuditLog) Entry {
+	return Entry{Org: r.OrgID, ID: r.ID, At: r.At, Action: r.Action, Target: r.Target, Before: r.Before, After: r.After,
+		By: Identity{Actor: r.Actor, ActingAs: text(r.ActingAs), RequestID: text(r.RequestID), IP: text(r.Ip)}}
 }
 
 func encode(v any) ([]byte, error) {
