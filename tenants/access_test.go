@@ -48,13 +48,6 @@ func (d *house) project() ids.ID {
 	return p.ID
 }
 
-func (d *house) user() string {
-	e := d.fresh()
-	_, err := d.EnsureOperator(d.t.Context(), d.root, e)
-	d.must(err)
-	return e
-}
-
 // orgDoors are about organizations and projects.
 func (d *house) orgDoors() []door {
 	zone, policy := "UTC", tenants.PayDelivered
@@ -106,7 +99,11 @@ func (d *house) peopleDoors() []door {
 		{"Audit of operators", func(a tenants.Actor) error { _, err := d.Audit(d.t.Context(), a, ids.Nil, ids.Nil, 1); return err }},
 		{"EnsureOperator", func(a tenants.Actor) error { _, err := d.EnsureOperator(d.t.Context(), a, d.fresh()); return err }},
 		{"CreateLink", func(a tenants.Actor) error {
-			_, err := d.CreateLink(d.t.Context(), a, d.user(), tenants.LinkTTL)
+			email := d.fresh()
+			if _, err := d.AddMember(d.t.Context(), d.root, d.org, email, tenants.Viewer); err != nil {
+				d.t.Fatal(err)
+			}
+			_, err := d.CreateLink(d.t.Context(), a, email, tenants.LinkTTL)
 			return err
 		}},
 		{"CreateControlToken", func(a tenants.Actor) error { _, err := d.CreateControlToken(d.t.Context(), a, d.fresh()); return err }},

@@ -92,7 +92,7 @@ func (f *fixture) member(org ids.ID, email string, role tenants.Role) tenants.Ac
 // link makes a sign-in link and gives its token.
 func (f *fixture) link(email string, ttl time.Duration) string {
 	f.t.Helper()
-	link, err := f.CreateLink(f.t.Context(), f.root, email, ttl)
+	link, err := f.CreateLink(f.t.Context(), tenants.System(), email, ttl)
 	if err != nil {
 		f.t.Fatal(err)
 	}

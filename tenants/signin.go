@@ -60,6 +60,9 @@ func (s *Service) CreateLink(ctx context.Context, by Actor, email string, ttl ti
 		if u.DisabledAt != nil {
 			return fault.New(fault.Conflict, "This user is disabled.").WithCode("user_disabled")
 		}
+		if u.IsOperator && by.Token != "" { // a program would become a second operator
+			return fault.New(fault.Forbidden, "A control token makes no sign-in links of operators. Use millrace operator, or the sign-in page.").WithCode("person_needed")
+		}
 		if link, err = s.insertLink(ctx, rows, u, ttl); err != nil {
 			return err
 		}

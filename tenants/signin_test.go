@@ -282,6 +282,16 @@ func TestSweepKeepsWhatIsAlive(t *testing.T) {
 	}
 }
 
+// A program that could sign in as an operator would be the second operator whom it needs.
+func TestATokenMakesNoLinksOfOperators(t *testing.T) {
+	f := setup(t)
+	f.operator("ann@example.com")
+	token := tenants.Actor{Operator: true, Token: "deploy"}
+	if _, err := f.CreateLink(t.Context(), token, "ann@example.com", tenants.LinkTTL); fault.Of(err).Code != "person_needed" {
+		t.Errorf("%v", err)
+	}
+}
+
 // What was handed out once is nowhere in the database.
 func TestSecretsAreNotStored(t *testing.T) {
 	f := setup(t)
