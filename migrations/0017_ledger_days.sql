@@ -13,6 +13,8 @@ CREATE TABLE ledger_days (
 CREATE INDEX ledger_days_of_month ON ledger_days (usage_month, day);
 SELECT tenant_table('ledger_days');
 
+-- Whoever posts waits, so that nothing falls between the entries that are read here and those that are posted with their days.
+LOCK TABLE ledger_balances IN EXCLUSIVE MODE;
 SET LOCAL ROLE millrace_system;
 INSERT INTO ledger_days (org_id, day, kind, usage_month, account, amount_nano)
 SELECT t.org_id, t.day, t.kind, coalesce(t.usage_month, date_trunc('month', t.day)::date), e.account, sum(e.amount_nano)

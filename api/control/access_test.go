@@ -118,7 +118,7 @@ func (f *fixture) things() map[string]string {
 	}))
 	return map[string]string{
 		"{invoice}": ids.Format(ids.Invoice, f.invoice(org.ID)), "{month}": "2026-08", "{txn}": ids.Format(ids.Txn, txn),
-		"{approval}/approval": ask("first") + "/approval", "{approval}/refusal": ask("second") + "/refusal",
+		"{approval}": ask("large"),
 		"{webhook}":  ids.Format(hook.Prefix, webhook.ID),
 		"{contract}": ids.Format(ids.Pact, contract.ID),
 		"{org}":      ids.Format(ids.Org, org.ID), "{project}": ids.Format(ids.Project, project.ID), "{user}": ids.Format(ids.User, member.User),

@@ -81,15 +81,6 @@ func (a *api) listApprovals(c *call, _ none) (Page[Approval], error) {
 	return all(list, approvalOf), err
 }
 
-func (a *api) approve(c *call) (Approval, error) {
-	id, err := c.id("approval", requestPrefix)
-	if err != nil {
-		return Approval{}, err
-	}
-	r, err := a.Credit.Approve(c, c.actor, id)
-	return approvalOf(r), err
-}
-
 // Refusal ends what was asked for, with a word.
 type Refusal struct {
 	Note string `json:"note"`

@@ -75,7 +75,6 @@ type Credit interface {
 	RaiseCap(ctx context.Context, by tenants.Actor, org, id ids.ID, to money.Nano, until time.Time) (credit.Cap, error)
 	Ask(ctx context.Context, by tenants.Actor, a credit.Ask) (credit.Request, error)
 	Requests(ctx context.Context, by tenants.Actor) ([]credit.Request, error)
-	Approve(ctx context.Context, by tenants.Actor, id ids.ID) (credit.Request, error)
 	Refuse(ctx context.Context, by tenants.Actor, id ids.ID, note string) (credit.Request, error)
 }
 

@@ -57,7 +57,6 @@ func (a *api) routes() []route {
 		send("POST", "/orgs/{org}/adjustments", "createAdjustment", http.StatusCreated, a.createAdjustment).withKey(true),
 		send("POST", "/orgs/{org}/reversals", "createReversal", http.StatusCreated, a.createReversal).withKey(true),
 		get("/approvals", "listApprovals", a.listApprovals),
-		act("PUT", "/approvals/{approval}/approval", "approve", http.StatusOK, a.approve),
 		send("PUT", "/approvals/{approval}/refusal", "refuse", http.StatusOK, a.refuse),
 
 		get("/orgs/{org}/invoices", "listInvoices", a.listInvoices),

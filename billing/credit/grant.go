@@ -37,6 +37,9 @@ const (
 	maxPriority             = 1000
 )
 
+// reservedKeys are how the keys of grants begin that are not an operator's: of requests and of top-ups.
+var reservedKeys = []string{requestPrefix + "_", "topup:"}
+
 // GrantInput asks for credit.
 type GrantInput struct {
 	Org            ids.ID
@@ -159,8 +162,16 @@ func (d *Desk) Grant(ctx context.Context, by tenants.Actor, in GrantInput) (g Gr
 	if err := by.RequireOperator(); err != nil {
 		return Grant{}, false, err
 	}
+	for _, prefix := range reservedKeys {
+		if strings.HasPrefix(in.IdempotencyKey, prefix) {
+			return Grant{}, false, fault.New(fault.Invalid, "Idempotency keys do not begin with %s.", prefix).WithParam("idempotency_key")
+		}
+	}
 	in.Actor = by.Name()
 	err = d.change(ctx, in.Org, func(tx pgx.Tx) (err error) {
+		if err := q.New(tx).LockApprovals(ctx, in.Org); err != nil {
+			return fmt.Errorf("credit: approvals: %w", err)
+		}
 		alone, err := d.mayAlone(ctx, q.New(tx), by, in.Org, in.Amount)
 		if err != nil {
 			return err

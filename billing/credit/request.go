@@ -141,6 +141,10 @@ func (d *Desk) ask(ctx context.Context, by tenants.Actor, a Ask, mayWait bool) (
 	a.Reason = strings.TrimSpace(a.Reason)
 	var out Request
 	err := d.change(ctx, a.Org, func(tx pgx.Tx) (err error) {
+		// Before any row, as everyone: what one operator does to a customer is added up.
+		if err := q.New(tx).LockApprovals(ctx, a.Org); err != nil {
+			return fmt.Errorf("credit: approvals: %w", err)
+		}
 		// First what was asked for: what was right then may not be asked for any more.
 		if out, err = asked(ctx, q.New(tx), a); !errors.Is(err, pgx.ErrNoRows) {
 			return err
@@ -205,15 +209,13 @@ func (d *Desk) ask(ctx context.Context, by tenants.Actor, a Ask, mayWait bool) (
 // aloneSpan is how long what an operator does to one customer is added up for the limit: many small sums are a large one.
 const aloneSpan = 24 * time.Hour
 
-// mayAlone reports whether an operator may give or take so much without a second one, with what he gave and took before.
+// mayAlone reports whether an operator may give or take so much without a second one, with what he gave and took before. All
+// tokens are one operator: whoever has one can make more. The caller has called LockApprovals.
 func (d *Desk) mayAlone(ctx context.Context, queries *q.Queries, by tenants.Actor, org ids.ID, amount money.Nano) (bool, error) {
 	if by.Name() == tenants.System().Name() { // the program itself: a new installation's demo credit
 		return true, nil
 	}
-	if err := queries.LockApprovals(ctx, org); err != nil {
-		return false, fmt.Errorf("credit: approvals: %w", err)
-	}
-	before, err := queries.DoneAlone(ctx, q.DoneAloneParams{OrgID: org, Who: by.Name(), Since: d.now().Add(-aloneSpan)})
+	before, err := queries.DoneAlone(ctx, q.DoneAloneParams{OrgID: org, Who: by.Name(), AnyToken: by.Token != "", Since: d.now().Add(-aloneSpan)})
 	if err != nil {
 		return false, fmt.Errorf("credit: what was done alone: %w", err)
 	}
@@ -222,7 +224,7 @@ func (d *Desk) mayAlone(ctx context.Context, queries *q.Queries, by tenants.Acto
 
 func (d *Desk) needsTwo() error {
 	return fault.New(fault.Forbidden, "More than %s USD for one customer within 24 hours need a second operator.", d.approveAbove).
-		WithCode("second_operator_needed").WithParam("amount")
+		WithCode("second_operator_needed")
 }
 
 // weight is what counts for the limit of what one operator does alone. Lowering a credit limit is no gift.
@@ -308,6 +310,9 @@ func requestOf(r q.CreditRequest) (Request, error) {
 // Approve does what another operator asked for.
 func (d *Desk) Approve(ctx context.Context, by tenants.Actor, id ids.ID) (Request, error) {
 	return d.judge(ctx, by, id, func(tx pgx.Tx, r Request) (Request, error) {
+		if by.User == ids.Nil { // one person may hold any number of tokens
+			return Request{}, fault.New(fault.Forbidden, "Only a person approves, on the console's page Approvals.").WithCode("person_needed")
+		}
 		if r.AskedBy == by.Name() {
 			return Request{}, fault.New(fault.Forbidden, "You asked for this. A second operator must approve it.").WithCode("second_operator_needed")
 		}
@@ -378,7 +383,10 @@ func (d *Desk) do(ctx context.Context, tx pgx.Tx, by tenants.Actor, r Request) e
 		if at := r.Details.ExpiresAt; at != nil {
 			in.ExpiresAt = *at
 		}
-		g, _, err := GiveCredit(ctx, tx, in, d.now())
+		g, fresh, err := GiveCredit(ctx, tx, in, d.now())
+		if err == nil && !fresh {
+			err = fmt.Errorf("credit: request %s was given before", r.ID)
+		}
 		if err != nil {
 			return err
 		}
@@ -386,6 +394,11 @@ func (d *Desk) do(ctx context.Context, tx pgx.Tx, by tenants.Actor, r Request) e
 	case AdjustmentRequest:
 		return d.adjust(ctx, tx, by, r)
 	case LimitRequest:
+		if was, err := q.New(tx).LockCreditLimit(ctx, r.Org); err != nil {
+			return fmt.Errorf("credit: read the credit limit: %w", err)
+		} else if r.Details.Limit-money.Nano(was) != r.Amount {
+			return fault.New(fault.Conflict, "The credit limit was changed meanwhile: it is %s USD. Ask again.", money.Nano(was)).WithCode("limit_changed")
+		}
 		return d.setLimit(ctx, tx, by, r.Org, r.Details.Limit)
 	}
 	if deed := d.deeds[r.Kind]; deed != nil {

@@ -18,10 +18,12 @@ func TestSumsOfAnyRangeAreTheRequests(t *testing.T) {
 		{time.Second, 2*time.Hour + 59*time.Second}, {15 * time.Minute, 44 * time.Minute}, {50 * time.Minute, 70 * time.Minute}, {31 * time.Second, 62 * time.Second}} {
 		in := export.Query{Kind: export.Usage, Org: c.id, From: first.Add(span[0]), To: first.Add(span[1])}
 		_, requests := w.write(in, export.CSV)
-		for kind, columns := range map[export.Kind][2]string{export.Revenue: {"charged_usd", "input_tokens"}, export.Costs: {"BilledCost", "x_input_tokens"}} {
+		for kind, columns := range map[export.Kind][3]string{export.Revenue: {"charged_usd", "input_tokens", "requests"},
+			export.Costs: {"BilledCost", "x_input_tokens", "x_requests"}} {
 			in.Kind = kind
 			_, sums := w.write(in, export.CSV)
-			if requests.Total.Rows == 0 || sums.Total.Sums[columns[0]] != requests.Total.Sums["charged_usd"] || sums.Total.Sums[columns[1]] != requests.Total.Sums["input_tokens"] {
+			if requests.Total.Rows == 0 || sums.Total.Sums[columns[0]] != requests.Total.Sums["charged_usd"] || sums.Total.Sums[columns[1]] != requests.Total.Sums["input_tokens"] ||
+				sums.Total.Sums[columns[2]] != requests.Total.Sums["requests"] {
 				t.Errorf("%s of %v: %v, requests say %v", kind, span, sums.Total.Sums, requests.Total.Sums)
 			}
 		}

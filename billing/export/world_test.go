@@ -67,7 +67,7 @@ func (w *world) customer(name string) customer {
 }
 
 // use writes n requests from a moment on, step apart, each charged a nano-dollar more than the one before, with the
-// rollups they make.
+// rollups they make. The price counts every seventh for nothing by the request.
 func (w *world) use(c customer, key ids.ID, from time.Time, step time.Duration, n int) {
 	w.t.Helper()
 	for d := from.Truncate(24 * time.Hour); !d.After(from.Add(time.Duration(n) * step)); d = d.AddDate(0, 0, 1) {
@@ -76,16 +76,19 @@ func (w *world) use(c customer, key ids.ID, from time.Time, step time.Duration, 
 	var batch pgx.Batch
 	for i := range n {
 		at := from.Add(time.Duration(i) * step)
-		id := idAt(at)
+		id, counts := idAt(at), 1
+		if i%7 == 0 {
+			counts = 0
+		}
 		batch.Queue(`INSERT INTO usage_events (org_id, day, id, project_id, key_id, model_id, price_version_id, epoch_id, input_tokens, cached_tokens, cache_write_tokens,
 			output_tokens, reasoning_tokens, image_tokens, audio_tokens, requests, charged_nano, overrun_nano, ending, status, estimated, streamed, dialect, started_at, first_token_at, ended_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 10, 2, 0, 5, 0, 0, 0, 1, $9, 3, 'complete', 200, false, true, 'chat', $10, $11, $12)`,
-			c.id, ids.Day(id), id, c.project, key, w.model, w.price, ids.New(), i+1, at, at.Add(time.Millisecond), at.Add(time.Second))
-		batch.Queue(`INSERT INTO usage_rollups AS r VALUES ($1, $2, $3, $4, $5, 1, 0, 10, 2, 0, 5, 0, 0, 0, $6, 3, 0, 1, 1, 1, $7)
-			ON CONFLICT (org_id, bucket, project_id, key_id, model_id, price_version_id, service_tier) DO UPDATE SET requests = r.requests + 1,
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 10, 2, 0, 5, 0, 0, 0, $13, $9, 3, 'complete', 200, false, true, 'chat', $10, $11, $12)`,
+			c.id, ids.Day(id), id, c.project, key, w.model, w.price, ids.New(), i+1, at, at.Add(time.Millisecond), at.Add(time.Second), counts)
+		batch.Queue(`INSERT INTO usage_rollups AS r VALUES ($1, $2, $3, $4, $5, 1, 0, 10, 2, 0, 5, 0, 0, 0, $6, 3, 0, 1, 1, 1, $7, '', $8)
+			ON CONFLICT (org_id, bucket, project_id, key_id, model_id, price_version_id, service_tier) DO UPDATE SET requests = r.requests + 1, billed_requests = r.billed_requests + $8,
 			input_tokens = r.input_tokens + 10, cached_tokens = r.cached_tokens + 2, output_tokens = r.output_tokens + 5,
 			charged_nano = r.charged_nano + excluded.charged_nano, overrun_nano = r.overrun_nano + 3`,
-			c.id, at.Truncate(15*time.Minute), c.project, key, w.model, i+1, w.price)
+			c.id, at.Truncate(15*time.Minute), c.project, key, w.model, i+1, w.price, counts)
 	}
 	err := w.db.InTx(w.t.Context(), db.System(), func(tx pgx.Tx) error { return tx.SendBatch(w.t.Context(), &batch).Close() })
 	if err != nil {

@@ -50,7 +50,7 @@ func (d writeOffDeed) Do(ctx context.Context, tx pgx.Tx, by tenants.Actor, reque
 	if err := checkWriteOff(row, request); err != nil {
 		return err
 	}
-	err = s.post(ctx, tx, ledger.Txn{Org: row.OrgID, Kind: ledger.Invoice, Memo: *row.Number + ", given up: " + request.Reason, Key: "write-off:" + request.ID.String(),
+	err = s.post(ctx, tx, ledger.Txn{Org: row.OrgID, Kind: ledger.Invoice, Memo: *row.Number + ", given up", Key: "write-off:" + request.ID.String(),
 		Entries: []ledger.Entry{ledger.Debit(ledger.BadDebt, request.Amount), ledger.Credit(ledger.Receivable, request.Amount)}})
 	if err != nil {
 		return err

@@ -118,7 +118,7 @@ func (s *Service) doubts(ctx context.Context, tx q.DBTX, before, v *Version) ([]
 	return list, nil
 }
 
-// monthBefore is the version of before's book that held creepSpan before a moment, else the book's first.
+// monthBefore is the version that held creepSpan before a moment: of before's book, else the standard one, else the book's first.
 func monthBefore(ctx context.Context, tx q.DBTX, before *Version, at time.Time) (*Version, error) {
 	since := at.Add(-creepSpan)
 	if !before.EffectiveAt.After(since) {
@@ -132,11 +132,18 @@ func monthBefore(ctx context.Context, tx q.DBTX, before *Version, at time.Time) 
 	for i := range slices.Backward(all) { // by book, and then by the moment
 		if v := &all[i]; v.Book == before.Book && v.CancelledAt == nil && v.EffectiveAt.Before(was.EffectiveAt) {
 			if was = v; !v.EffectiveAt.After(since) {
-				break
+				return was, nil
 			}
 		}
 	}
-	return was, nil
+	if was.Book == Standard { // the model is younger than that
+		return was, nil
+	}
+	standard, err := At(ctx, tx, before.Model, Standard, since) // what a book of its own began from
+	if fault.Is(err, fault.NotFound) {
+		return was, nil
+	}
+	return &standard, err
 }
 
 // predecessor is the version that v would follow: of its own book, else the standard ones; nil when there are none.

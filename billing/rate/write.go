@@ -256,7 +256,7 @@ func (p *pass) addRollups(ctx context.Context) error {
 		a.Audio, a.Charged = append(a.Audio, s.usage[usage.Audio]), append(a.Charged, int64(s.charged))
 		a.Overrun, a.Saved = append(a.Overrun, int64(s.overrun)), append(a.Saved, int64(s.saved))
 		a.TtftMsSum, a.TtftCount = append(a.TtftMsSum, s.ttftMS), append(a.TtftCount, s.ttftCount)
-		a.DecodeMsSum = append(a.DecodeMsSum, s.decodeMillis)
+		a.DecodeMsSum, a.Billed = append(a.DecodeMsSum, s.decodeMillis), append(a.Billed, s.usage[usage.Requests])
 	}
 	return p.q.AddRollups(ctx, a)
 }

@@ -417,20 +417,26 @@ func (q *Queries) DecideCreditRequest(ctx context.Context, arg DecideCreditReque
 
 const doneAlone = `-- name: DoneAlone :one
 SELECT ((SELECT coalesce(sum(CASE r.kind WHEN 'credit_limit' THEN greatest(r.amount_nano, 0) ELSE abs(r.amount_nano) END), 0) FROM credit_requests r
-          WHERE r.org_id = $1 AND r.asked_by = $2 AND r.state = 'done' AND r.decided_by IS NULL AND r.asked_at > $3::timestamptz)
+          WHERE r.org_id = $1 AND (r.asked_by = $2 OR $3::boolean AND r.asked_by LIKE 'token:%') AND r.state = 'done' AND r.decided_by IS NULL AND r.asked_at > $4::timestamptz)
       + (SELECT coalesce(sum(g.amount_nano), 0) FROM credit_grants g
-          WHERE g.org_id = $1 AND g.created_by = $2 AND g.created_at > $3::timestamptz AND g.idempotency_key NOT LIKE 'creq\_%'))::bigint AS nano
+          WHERE g.org_id = $1 AND (g.created_by = $2 OR $3::boolean AND g.created_by LIKE 'token:%') AND g.created_at > $4::timestamptz AND g.idempotency_key NOT LIKE 'creq\_%'))::bigint AS nano
 `
 
 type DoneAloneParams struct {
-	OrgID ids.ID
-	Who   string
-	Since time.Time
+	OrgID    ids.ID
+	Who      string
+	AnyToken bool
+	Since    time.Time
 }
 
 // What an operator gave a customer or took from him, alone, since a moment. Grants that were asked for are under their request.
 func (q *Queries) DoneAlone(ctx context.Context, arg DoneAloneParams) (int64, error) {
-	row := q.db.QueryRow(ctx, doneAlone, arg.OrgID, arg.Who, arg.Since)
+	row := q.db.QueryRow(ctx, doneAlone,
+		arg.OrgID,
+		arg.Who,
+		arg.AnyToken,
+		arg.Since,
+	)
 	var nano int64
 	err := row.Scan(&nano)
 	return nano, err
@@ -1033,7 +1039,7 @@ const lockApprovals = `-- name: LockApprovals :exec
 SELECT pg_advisory_xact_lock(hashtextextended('approvals of ' || $1::uuid::text, 0))
 `
 
-// What one operator does to a customer is added up: one at a time.
+// What one operator does to a customer is added up: one at a time. Taken before any row.
 func (q *Queries) LockApprovals(ctx context.Context, orgID ids.ID) error {
 	_, err := q.db.Exec(ctx, lockApprovals, orgID)
 	return err

@@ -215,7 +215,7 @@ SELECT u.org_id, u.project_id, u.model_id, u.price_version_id, u.service_tier, s
        sum(u.reasoning_tokens)::bigint AS reasoning_tokens, sum(u.image_tokens)::bigint AS image_tokens,
        sum(u.audio_tokens)::bigint AS audio_tokens, sum(u.charged_nano)::bigint AS charged_nano,
        sum(u.overrun_nano)::bigint AS overrun_nano, sum(u.saved_nano)::bigint AS saved_nano
-  FROM (SELECT r.org_id, r.project_id, r.model_id, r.price_version_id, r.service_tier, r.requests, r.input_tokens, r.cached_tokens, r.cache_write_tokens,
+  FROM (SELECT r.org_id, r.project_id, r.model_id, r.price_version_id, r.service_tier, r.billed_requests AS requests, r.input_tokens, r.cached_tokens, r.cache_write_tokens,
                r.output_tokens, r.reasoning_tokens, r.image_tokens, r.audio_tokens, r.charged_nano, r.overrun_nano, r.saved_nano
           FROM usage_rollups r
          WHERE r.org_id = ANY($1::uuid[]) AND r.bucket >= $2 AND r.bucket < $3

@@ -185,6 +185,9 @@ type CreditNote struct {
 	TillRef        *string
 	CreatedBy      string
 	CreatedAt      time.Time
+	TillAttempt    int32
+	TillProblem    string
+	TillAgainAt    *time.Time
 }
 
 type CreditRequest struct {
@@ -201,6 +204,14 @@ type CreditRequest struct {
 	DecidedBy      *string
 	DecidedAt      *time.Time
 	Note           string
+}
+
+type DunningHold struct {
+	OrgID       ids.ID
+	WasNano     *int64
+	SetNano     *int64
+	LimitsSet   int64
+	SuspendedAt *time.Time
 }
 
 type GatewayEpoch struct {
@@ -350,6 +361,15 @@ type InvoicePayment struct {
 	CreatedAt      time.Time
 }
 
+type InvoicePaymentReversal struct {
+	OrgID     ids.ID
+	PaymentID ids.ID
+	Reason    string
+	TxnID     ids.ID
+	CreatedBy string
+	CreatedAt time.Time
+}
+
 type InvoicePush struct {
 	OrgID         ids.ID
 	InvoiceID     ids.ID
@@ -374,6 +394,15 @@ type InvoicePush struct {
 	TakenCents    int64
 	SeenVersion   int64
 	FeeCents      int64
+	LowerAttempt  int32
+	Moved         bool
+}
+
+type InvoiceReopening struct {
+	OrgID         ids.ID
+	InvoiceID     ids.ID
+	ReopenedAt    time.Time
+	RefundedCents int64
 }
 
 type InvoiceSeries struct {
@@ -724,6 +753,7 @@ type Topup struct {
 	UpdatedAt     time.Time
 	NextAt        *time.Time
 	PaidAt        *time.Time
+	CustomerIds   []string
 }
 
 type Unit struct {
@@ -801,6 +831,7 @@ type UsageRollup struct {
 	DecodeMsSum      int64
 	PriceVersionID   ids.ID
 	ServiceTier      string
+	BilledRequests   int64
 }
 
 type User struct {

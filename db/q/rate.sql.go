@@ -15,8 +15,8 @@ import (
 const addRollups = `-- name: AddRollups :exec
 INSERT INTO usage_rollups AS r (org_id, bucket, project_id, key_id, model_id, price_version_id, service_tier, requests, errors,
   input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, image_tokens, audio_tokens,
-  charged_nano, overrun_nano, saved_nano, ttft_ms_sum, ttft_count, decode_ms_sum)
-SELECT a.org_id, a.bucket, a.project_id, a.key_id, a.model_id, a.price_version_id, a.service_tier, a.requests, a.errors, a.input_tokens, a.cached_tokens, a.cache_write_tokens, a.output_tokens, a.reasoning_tokens, a.image_tokens, a.audio_tokens, a.charged_nano, a.overrun_nano, a.saved_nano, a.ttft_ms_sum, a.ttft_count, a.decode_ms_sum FROM (SELECT
+  charged_nano, overrun_nano, saved_nano, ttft_ms_sum, ttft_count, decode_ms_sum, billed_requests)
+SELECT a.org_id, a.bucket, a.project_id, a.key_id, a.model_id, a.price_version_id, a.service_tier, a.requests, a.errors, a.input_tokens, a.cached_tokens, a.cache_write_tokens, a.output_tokens, a.reasoning_tokens, a.image_tokens, a.audio_tokens, a.charged_nano, a.overrun_nano, a.saved_nano, a.ttft_ms_sum, a.ttft_count, a.decode_ms_sum, a.billed_requests FROM (SELECT
   unnest($1::uuid[]) AS org_id, unnest($2::timestamptz[]) AS bucket,
   unnest($3::uuid[]) AS project_id, unnest($4::uuid[]) AS key_id,
   unnest($5::uuid[]) AS model_id, unnest($6::uuid[]) AS price_version_id,
@@ -27,7 +27,8 @@ SELECT a.org_id, a.bucket, a.project_id, a.key_id, a.model_id, a.price_version_i
   unnest($15::bigint[]) AS image_tokens, unnest($16::bigint[]) AS audio_tokens,
   unnest($17::bigint[]) AS charged_nano, unnest($18::bigint[]) AS overrun_nano,
   unnest($19::bigint[]) AS saved_nano, unnest($20::bigint[]) AS ttft_ms_sum,
-  unnest($21::bigint[]) AS ttft_count, unnest($22::bigint[]) AS decode_ms_sum) a
+  unnest($21::bigint[]) AS ttft_count, unnest($22::bigint[]) AS decode_ms_sum,
+  unnest($23::bigint[]) AS billed_requests) a
 ORDER BY a.org_id, a.bucket, a.project_id, a.key_id, a.model_id, a.price_version_id, a.service_tier
 ON CONFLICT (org_id, bucket, project_id, key_id, model_id, price_version_id, service_tier) DO UPDATE SET
   requests = r.requests + excluded.requests, errors = r.errors + excluded.errors,
@@ -37,7 +38,7 @@ ON CONFLICT (org_id, bucket, project_id, key_id, model_id, price_version_id, ser
   audio_tokens = r.audio_tokens + excluded.audio_tokens, charged_nano = r.charged_nano + excluded.charged_nano,
   overrun_nano = r.overrun_nano + excluded.overrun_nano, saved_nano = r.saved_nano + excluded.saved_nano,
   ttft_ms_sum = r.ttft_ms_sum + excluded.ttft_ms_sum, ttft_count = r.ttft_count + excluded.ttft_count,
-  decode_ms_sum = r.decode_ms_sum + excluded.decode_ms_sum
+  decode_ms_sum = r.decode_ms_sum + excluded.decode_ms_sum, billed_requests = r.billed_requests + excluded.billed_requests
 `
 
 type AddRollupsParams struct {
@@ -63,6 +64,7 @@ type AddRollupsParams struct {
 	TtftMsSum   []int64
 	TtftCount   []int64
 	DecodeMsSum []int64
+	Billed      []int64
 }
 
 func (q *Queries) AddRollups(ctx context.Context, arg AddRollupsParams) error {
@@ -89,6 +91,7 @@ func (q *Queries) AddRollups(ctx context.Context, arg AddRollupsParams) error {
 		arg.TtftMsSum,
 		arg.TtftCount,
 		arg.DecodeMsSum,
+		arg.Billed,
 	)
 	return err
 }

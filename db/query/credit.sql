@@ -261,15 +261,15 @@ INSERT INTO lot_warnings (org_id, lot_id, days, told_at) VALUES ($1, $2, $3, $4)
 SELECT credit_limit_nano FROM orgs WHERE org_id = $1 FOR NO KEY UPDATE;
 
 -- name: LockApprovals :exec
--- What one operator does to a customer is added up: one at a time.
+-- What one operator does to a customer is added up: one at a time. Taken before any row.
 SELECT pg_advisory_xact_lock(hashtextextended('approvals of ' || sqlc.arg(org_id)::uuid::text, 0));
 
 -- name: DoneAlone :one
 -- What an operator gave a customer or took from him, alone, since a moment. Grants that were asked for are under their request.
 SELECT ((SELECT coalesce(sum(CASE r.kind WHEN 'credit_limit' THEN greatest(r.amount_nano, 0) ELSE abs(r.amount_nano) END), 0) FROM credit_requests r
-          WHERE r.org_id = $1 AND r.asked_by = sqlc.arg(who) AND r.state = 'done' AND r.decided_by IS NULL AND r.asked_at > sqlc.arg(since)::timestamptz)
+          WHERE r.org_id = $1 AND (r.asked_by = sqlc.arg(who) OR sqlc.arg(any_token)::boolean AND r.asked_by LIKE 'token:%') AND r.state = 'done' AND r.decided_by IS NULL AND r.asked_at > sqlc.arg(since)::timestamptz)
       + (SELECT coalesce(sum(g.amount_nano), 0) FROM credit_grants g
-          WHERE g.org_id = $1 AND g.created_by = sqlc.arg(who) AND g.created_at > sqlc.arg(since)::timestamptz AND g.idempotency_key NOT LIKE 'creq\_%'))::bigint AS nano;
+          WHERE g.org_id = $1 AND (g.created_by = sqlc.arg(who) OR sqlc.arg(any_token)::boolean AND g.created_by LIKE 'token:%') AND g.created_at > sqlc.arg(since)::timestamptz AND g.idempotency_key NOT LIKE 'creq\_%'))::bigint AS nano;
 
 -- name: InsertCreditRequest :one
 INSERT INTO credit_requests (org_id, id, kind, amount_nano, reason, details, idempotency_key, asked_by, asked_at)

@@ -159,7 +159,7 @@ FROM (SELECT unnest(sqlc.arg(groups)::int[]) AS grp, unnest(sqlc.arg(ids)::uuid[
 -- name: AddRollups :exec
 INSERT INTO usage_rollups AS r (org_id, bucket, project_id, key_id, model_id, price_version_id, service_tier, requests, errors,
   input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, image_tokens, audio_tokens,
-  charged_nano, overrun_nano, saved_nano, ttft_ms_sum, ttft_count, decode_ms_sum)
+  charged_nano, overrun_nano, saved_nano, ttft_ms_sum, ttft_count, decode_ms_sum, billed_requests)
 SELECT a.* FROM (SELECT
   unnest(sqlc.arg(orgs)::uuid[]) AS org_id, unnest(sqlc.arg(buckets)::timestamptz[]) AS bucket,
   unnest(sqlc.arg(projects)::uuid[]) AS project_id, unnest(sqlc.arg(keys)::uuid[]) AS key_id,
@@ -171,7 +171,8 @@ SELECT a.* FROM (SELECT
   unnest(sqlc.arg(image)::bigint[]) AS image_tokens, unnest(sqlc.arg(audio)::bigint[]) AS audio_tokens,
   unnest(sqlc.arg(charged)::bigint[]) AS charged_nano, unnest(sqlc.arg(overrun)::bigint[]) AS overrun_nano,
   unnest(sqlc.arg(saved)::bigint[]) AS saved_nano, unnest(sqlc.arg(ttft_ms_sum)::bigint[]) AS ttft_ms_sum,
-  unnest(sqlc.arg(ttft_count)::bigint[]) AS ttft_count, unnest(sqlc.arg(decode_ms_sum)::bigint[]) AS decode_ms_sum) a
+  unnest(sqlc.arg(ttft_count)::bigint[]) AS ttft_count, unnest(sqlc.arg(decode_ms_sum)::bigint[]) AS decode_ms_sum,
+  unnest(sqlc.arg(billed)::bigint[]) AS billed_requests) a
 ORDER BY a.org_id, a.bucket, a.project_id, a.key_id, a.model_id, a.price_version_id, a.service_tier
 ON CONFLICT (org_id, bucket, project_id, key_id, model_id, price_version_id, service_tier) DO UPDATE SET
   requests = r.requests + excluded.requests, errors = r.errors + excluded.errors,
@@ -181,7 +182,7 @@ ON CONFLICT (org_id, bucket, project_id, key_id, model_id, price_version_id, ser
   audio_tokens = r.audio_tokens + excluded.audio_tokens, charged_nano = r.charged_nano + excluded.charged_nano,
   overrun_nano = r.overrun_nano + excluded.overrun_nano, saved_nano = r.saved_nano + excluded.saved_nano,
   ttft_ms_sum = r.ttft_ms_sum + excluded.ttft_ms_sum, ttft_count = r.ttft_count + excluded.ttft_count,
-  decode_ms_sum = r.decode_ms_sum + excluded.decode_ms_sum;
+  decode_ms_sum = r.decode_ms_sum + excluded.decode_ms_sum, billed_requests = r.billed_requests + excluded.billed_requests;
 
 -- name: UpsertProgress :exec
 -- The log may be read again: a stream that has ended stays ended. News of a fenced epoch come too late: nobody would close

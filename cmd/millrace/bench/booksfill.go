@@ -178,7 +178,7 @@ var fillOneDay = []string{
 		SELECT org_id, day, 'usage', date_trunc('month', day)::date, account, sum(amount_nano) FROM ledger_entries WHERE day = @day::date GROUP BY org_id, day, account`,
 	`INSERT INTO usage_rollups SELECT org_id, to_timestamp(floor(extract(epoch FROM started_at) / 900) * 900) AS bucket, project_id, key_id, model_id, count(*),
 			count(*) FILTER (WHERE ending <> 'complete'), sum(input_tokens), sum(cached_tokens), 0, sum(output_tokens), 0, 0, 0, sum(charged_nano), 0, 0,
-			210 * count(*), count(*), 1790 * count(*), price_version_id, ''
+			210 * count(*), count(*), 1790 * count(*), price_version_id, '', count(*)
 		FROM usage_events WHERE day = @day::date GROUP BY org_id, bucket, project_id, key_id, model_id, price_version_id ORDER BY 1, 2`,
 }
 
