@@ -25,7 +25,7 @@ func rollups(ctx context.Context, tx pgx.Tx, r *Report) error {
 		switch {
 		case strings.HasSuffix(row.Name, "tokens"):
 			unit = Tokens
-		case row.Name == "requests":
+		case row.Name == "requests", row.Name == "billed requests":
 			unit = Count
 		}
 		r.same(Events, "rollups: "+row.Name, unit, row.Events, row.Rollups, row.Difference)

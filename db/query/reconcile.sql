@@ -76,7 +76,7 @@ WITH e AS (
   SELECT org_id, date_bin('15 minutes', started_at, 'epoch') AS bucket, project_id, key_id, model_id, price_version_id, service_tier, count(*) AS requests,
     sum(input_tokens) AS input, sum(cached_tokens) AS cached, sum(cache_write_tokens) AS cache_write, sum(output_tokens) AS output,
     sum(reasoning_tokens) AS reasoning, sum(image_tokens) AS image, sum(audio_tokens) AS audio,
-    sum(charged_nano) AS charged, sum(overrun_nano) AS overrun, sum(saved_nano) AS saved
+    sum(charged_nano) AS charged, sum(overrun_nano) AS overrun, sum(saved_nano) AS saved, sum(requests) AS billed
   FROM usage_events GROUP BY 1, 2, 3, 4, 5, 6, 7
 ), v AS (
   SELECT x.name, x.l, x.r FROM e
@@ -84,10 +84,10 @@ WITH e AS (
     AND u.price_version_id = e.price_version_id AND u.service_tier = e.service_tier
   CROSS JOIN LATERAL (SELECT
     unnest(ARRAY['requests', 'input tokens', 'cached tokens', 'cache write tokens', 'output tokens', 'reasoning tokens', 'image tokens', 'audio tokens',
-                 'charged', 'overrun', 'saved']) AS name,
-    unnest(ARRAY[e.requests::numeric, e.input, e.cached, e.cache_write, e.output, e.reasoning, e.image, e.audio, e.charged, e.overrun, e.saved]) AS l,
+                 'charged', 'overrun', 'saved', 'billed requests']) AS name,
+    unnest(ARRAY[e.requests::numeric, e.input, e.cached, e.cache_write, e.output, e.reasoning, e.image, e.audio, e.charged, e.overrun, e.saved, e.billed]) AS l,
     unnest(ARRAY[u.requests::numeric, u.input_tokens, u.cached_tokens, u.cache_write_tokens, u.output_tokens, u.reasoning_tokens, u.image_tokens, u.audio_tokens,
-                 u.charged_nano, u.overrun_nano, u.saved_nano]) AS r) x
+                 u.charged_nano, u.overrun_nano, u.saved_nano, u.billed_requests]) AS r) x
 )
 SELECT v.name::text AS name, coalesce(sum(v.l), 0)::bigint AS events, coalesce(sum(v.r), 0)::bigint AS rollups,
        coalesce(sum(abs(coalesce(v.l, 0) - coalesce(v.r, 0))), 0)::bigint AS difference
