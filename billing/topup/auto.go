@@ -236,7 +236,7 @@ func (s *Service) StopAuto(ctx context.Context, by tenants.Actor, org ids.ID) er
 
 // pause stops charging until somebody acts, and tells the people concerned once.
 func (s *Service) pause(ctx context.Context, tx pgx.Tx, org ids.ID, why Pause) error {
-	n, err := q.New(tx).PauseAutoRecharge(ctx, q.PauseAutoRechargeParams{OrgID: org, Paused: string(why), Now: s.now()})
+	n, err := q.New(tx).PauseAutoRecharge(ctx, q.PauseAutoRechargeParams{OrgID: org, Paused: string(why), Over: why.over(), Now: s.now()})
 	if err != nil || n == 0 {
 		return err
 	}

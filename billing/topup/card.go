@@ -100,8 +100,8 @@ func (s *Service) begin(ctx context.Context, by tenants.Actor, org ids.ID) (cust
 	return s.customer(ctx, org)
 }
 
-// keep makes a card the one that is charged, unless one that was given later is. A new one ends a pause: it is what the
-// customer was asked for. The caller holds lockAuto.
+// keep makes a card the one that is charged, unless one that was given later is. A new one ends a pause that was for want
+// of it. The caller holds lockAuto.
 func (s *Service) keep(ctx context.Context, tx pgx.Tx, org ids.ID, card Card) error {
 	r := q.New(tx)
 	now := s.now()
@@ -120,7 +120,7 @@ func (s *Service) keep(ctx context.Context, tx pgx.Tx, org ids.ID, card Card) er
 	if n == 0 || text(was.MethodID) == card.Method {
 		return nil
 	}
-	if _, err := r.ResumeAutoRecharge(ctx, q.ResumeAutoRechargeParams{OrgID: org, UpdatedAt: now}); err != nil {
+	if _, err := r.ResumeAutoRecharge(ctx, q.ResumeAutoRechargeParams{OrgID: org, UpdatedAt: now, Reasons: ofCard}); err != nil {
 		return fmt.Errorf("topup: resume: %w", err)
 	}
 	return audit.Append(ctx, tx, tenants.System(), audit.Change{Org: org, Action: "card.keep", Target: ids.Format(ids.Org, org), Before: cardAudit(was.CardBrand, was.CardLast4),

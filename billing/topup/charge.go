@@ -23,7 +23,7 @@ const (
 
 // charge charges the kept card for an automatic top-up that is due, once what happened so far is known.
 func (s *Service) charge(ctx context.Context, t q.Topup) error {
-	seen, err := s.look(ctx, t)
+	seen, err := s.look(ctx, t, "")
 	if err != nil {
 		return err
 	}
@@ -49,6 +49,8 @@ func (s *Service) charge(ctx context.Context, t q.Topup) error {
 		return s.finish(ctx, began, outlook{row: again})
 	case waited >= askFor, !wanted:
 		return nil // another look in a minute
+	case len(began.CustomerIds) > 0 && began.CustomerIds[len(began.CustomerIds)-1] != customer.CustomerID:
+		return nil // it was asked for under another customer; only another attempt is under this one
 	}
 	return s.ask(ctx, began, customer)
 }
@@ -79,6 +81,7 @@ func (s *Service) beginAttempt(ctx context.Context, t q.Topup) (began q.Topup, c
 			return nil
 		}
 		began.State, began.UpdatedAt, began.Version = string(Processing), s.now(), t.Version+1
+		began.CustomerIds = withCustomer(t.CustomerIds, c.CustomerID)
 		return change(ctx, r, began, began.UpdatedAt)
 	})
 	return began, c, wanted, err
@@ -97,7 +100,7 @@ func (s *Service) ask(ctx context.Context, t q.Topup, customer q.PaymentCustomer
 	if err != nil {
 		return err // the outcome is unknown: a look comes before all else
 	}
-	next, err := decide(t, customer.CustomerID, sight{payment: &p}, s.now())
+	next, err := decide(t, t.CustomerIds, sight{payment: &p}, s.now())
 	if err != nil {
 		return err
 	}

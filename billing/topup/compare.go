@@ -126,7 +126,7 @@ func (c *comparison) payment(ctx context.Context, p Payment) error {
 	if err != nil || agrees(t, p) {
 		return err
 	}
-	switch _, err := c.s.Fulfil(ctx, t.OrgID, t.ID); {
+	switch _, err := c.s.fulfil(ctx, t.OrgID, t.ID, p.ID); {
 	case err == nil, fault.Is(err, fault.Conflict): // a mismatch is told below, with the sums
 	case ctx.Err() != nil:
 		return err

@@ -27,11 +27,11 @@ func errMismatch(what string) error {
 }
 
 // decide is the state machine: what becomes of a top-up by what is seen. It changes nothing by itself. Credit and
-// clawbacks follow from the difference between t and next.
-func decide(t q.Topup, customer string, s sight, now time.Time) (outlook, error) {
+// clawbacks follow from the difference between t and next. customers are those under whom it may be paid.
+func decide(t q.Topup, customers []string, s sight, now time.Time) (outlook, error) {
 	next := t
 	if x := s.session; x != nil {
-		if err := matchSession(t, customer, *x); err != nil {
+		if err := matchSession(t, customers, *x); err != nil {
 			return outlook{}, err
 		}
 		next.SessionID = optional(x.ID)
@@ -44,7 +44,7 @@ func decide(t q.Topup, customer string, s sight, now time.Time) (outlook, error)
 	}
 	if p := s.payment; p != nil {
 		next.PaymentID = optional(p.ID)
-		if err := matchPayment(t, customer, *p); err != nil {
+		if err := matchPayment(t, customers, *p); err != nil {
 			return outlook{}, err
 		}
 	}
@@ -60,8 +60,11 @@ func decide(t q.Topup, customer string, s sight, now time.Time) (outlook, error)
 		if t.KeepCard && State(t.State) != Succeeded {
 			out.card = p.Card
 		}
-		if Kind(t.Kind) == Auto && next.DisputedCents > t.DisputedCents {
+		switch {
+		case next.DisputedCents > t.DisputedCents:
 			out.pause = PauseDispute
+		case next.RefundedCents > t.RefundedCents:
+			out.pause = PauseRefund
 		}
 	case p.State == PaymentDeclined && Kind(t.Kind) == Auto && !over(State(t.State)) && p.Attempt == int(t.Attempt):
 		out.pause = decline(&next, p.Decline, now)
@@ -72,11 +75,11 @@ func decide(t q.Topup, customer string, s sight, now time.Time) (outlook, error)
 	return out, nil
 }
 
-func matchSession(t q.Topup, customer string, x Session) error {
+func matchSession(t q.Topup, customers []string, x Session) error {
 	switch {
 	case x.Setup || x.Topup != t.ID:
 		return errMismatch("the page is another top-up's")
-	case x.Customer != customer:
+	case !slices.Contains(customers, x.Customer):
 		return errMismatch("another customer paid")
 	case x.Cents != t.Cents || x.Currency != Currency:
 		return errMismatch("the sum or its currency differs")
@@ -84,11 +87,11 @@ func matchSession(t q.Topup, customer string, x Session) error {
 	return nil
 }
 
-func matchPayment(t q.Topup, customer string, p Payment) error {
+func matchPayment(t q.Topup, customers []string, p Payment) error {
 	switch {
 	case p.Topup != t.ID:
 		return errMismatch("it is another top-up's")
-	case p.Customer != customer && State(t.State) != Succeeded: // later the organization may have been made known anew
+	case !slices.Contains(customers, p.Customer) && State(t.State) != Succeeded: // later the organization may have been made known anew
 		return errMismatch("another customer paid")
 	case p.State == PaymentSucceeded && (p.Cents != t.Cents || p.Currency != Currency):
 		return errMismatch("the sum or its currency differs")

@@ -106,7 +106,7 @@ func (s *Service) handleTopup(ctx context.Context, topup, payment string) (inbox
 	if err != nil {
 		return inbox.Effect{}, err
 	}
-	return s.effect(ctx, t)
+	return s.effect(ctx, t, payment)
 }
 
 // handleUnknownPayment asks whose payment it is: a refund may be heard of before the payment itself.
@@ -118,11 +118,11 @@ func (s *Service) handleUnknownPayment(ctx context.Context, payment string) (inb
 	if err != nil {
 		return inbox.Effect{}, err
 	}
-	return s.handleTopup(ctx, ids.Format(ids.Topup, p.Topup), "")
+	return s.handleTopup(ctx, ids.Format(ids.Topup, p.Topup), payment)
 }
 
-func (s *Service) effect(ctx context.Context, t q.Topup) (inbox.Effect, error) {
-	next, err := s.look(ctx, t)
+func (s *Service) effect(ctx context.Context, t q.Topup, payment string) (inbox.Effect, error) {
+	next, err := s.look(ctx, t, payment)
 	if err != nil {
 		return inbox.Effect{}, err
 	}

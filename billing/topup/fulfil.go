@@ -25,6 +25,11 @@ const looks = 8
 // Fulfil looks at the payment provider and does what follows from what it sees: credit, clawback, or a new state. Whoever
 // hears that something may have happened calls it; calling it for nothing changes nothing.
 func (s *Service) Fulfil(ctx context.Context, org, id ids.ID) (Topup, error) {
+	return s.fulfil(ctx, org, id, "")
+}
+
+// fulfil does so with a payment that may be the top-up's; "" = none is known of.
+func (s *Service) fulfil(ctx context.Context, org, id ids.ID, payment string) (Topup, error) {
 	if !s.On() {
 		return Topup{}, errOff
 	}
@@ -37,7 +42,7 @@ func (s *Service) Fulfil(ctx context.Context, org, id ids.ID) (Topup, error) {
 		if err != nil {
 			return Topup{}, err
 		}
-		next, err := s.look(ctx, t)
+		next, err := s.look(ctx, t, payment)
 		if err != nil {
 			return topupOf(t), err
 		}
@@ -51,74 +56,6 @@ func (s *Service) Fulfil(ctx context.Context, org, id ids.ID) (Topup, error) {
 		s.tell(ctx, t, next)
 		return topupOf(next.row), nil
 	}
-}
-
-// outlook is what a look at the payment provider leads to.
-type outlook struct {
-	row   q.Topup
-	card  *Card // to keep; nil = none
-	pause Pause // of auto-recharge; "" = none
-	known bool  // the payment provider knows what became of the newest attempt
-}
-
-// look asks the payment provider and decides. It changes nothing.
-func (s *Service) look(ctx context.Context, t q.Topup) (outlook, error) {
-	var customer q.PaymentCustomer
-	err := s.inOrg(ctx, t.OrgID, func(r *q.Queries) (err error) {
-		customer, err = r.PaymentCustomer(ctx, t.OrgID)
-		return found(err, "customer at the payment provider")
-	})
-	if err != nil {
-		return outlook{}, err
-	}
-	seen, err := s.see(ctx, t, customer.CustomerID)
-	if err != nil {
-		return outlook{}, err
-	}
-	return decide(t, customer.CustomerID, seen, s.now())
-}
-
-// see asks what the payment provider knows of a top-up.
-func (s *Service) see(ctx context.Context, t q.Topup, customer string) (x sight, err error) {
-	if t.SessionID != nil && State(t.State) != Succeeded {
-		page, err := s.c.Gateway.Session(ctx, *t.SessionID)
-		if err != nil {
-			return x, err
-		}
-		x.session = &page
-		if page.Payment != "" {
-			t.PaymentID = &page.Payment
-		}
-	}
-	var p Payment
-	switch {
-	case Kind(t.Kind) == Auto && State(t.State) != Succeeded: // every attempt is a payment of its own
-		p, err = s.c.Gateway.FindPayment(ctx, customer, t.ID)
-		if fault.Is(err, fault.NotFound) || err == nil && !tells(p, t) {
-			return x, nil
-		}
-	case t.PaymentID != nil:
-		p, err = s.c.Gateway.Payment(ctx, *t.PaymentID)
-	default:
-		return x, nil
-	}
-	if err != nil {
-		return x, err
-	}
-	x.payment = &p
-	return x, nil
-}
-
-// tells reports whether a payment says anything about an automatic top-up: money of any attempt does, and what became of the
-// newest attempt.
-func tells(p Payment, t q.Topup) bool {
-	switch p.State {
-	case PaymentSucceeded, PaymentProcessing:
-		return true
-	case PaymentDeclined, PaymentCanceled:
-		return p.Attempt == int(t.Attempt)
-	}
-	return false
 }
 
 // apply brings a top-up to what was decided, in tx, with everything that follows: all or nothing.
@@ -151,21 +88,37 @@ func (s *Service) apply(ctx context.Context, tx pgx.Tx, before q.Topup, out outl
 			return err
 		}
 	}
-	if out.pause != "" {
-		if err := s.pause(ctx, tx, next.OrgID, out.pause); err != nil {
-			return err
-		}
-	}
 	if err := s.bookFee(ctx, tx, before, next); err != nil {
 		return err
 	}
-	return s.clawBack(ctx, tx, before, next)
+	if err := s.clawBack(ctx, tx, before, next); err != nil {
+		return err
+	}
+	return s.pauseAfter(ctx, tx, next.OrgID, out.pause)
+}
+
+// pauseAfter pauses auto-recharge for what was applied; a refund pauses only what it would lead to a charge of.
+func (s *Service) pauseAfter(ctx context.Context, tx pgx.Tx, org ids.ID, why Pause) error {
+	switch why {
+	case "":
+		return nil
+	case PauseRefund:
+		n, err := s.need(ctx, q.New(tx), org)
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		n.pending = 0 // what is on its way may not come
+		if err != nil || !n.low() {
+			return err
+		}
+	}
+	return s.pause(ctx, tx, org, why)
 }
 
 func change(ctx context.Context, r *q.Queries, t q.Topup, now time.Time) error {
 	err := r.ChangeTopup(ctx, q.ChangeTopupParams{OrgID: t.OrgID, ID: t.ID, State: t.State, SessionID: t.SessionID, SessionUrl: t.SessionUrl,
 		PaymentID: t.PaymentID, Attempt: t.Attempt, Declines: t.Declines, Failure: t.Failure, ClawedCents: t.ClawedCents, Clawbacks: t.Clawbacks,
-		RefundedCents: t.RefundedCents, DisputedCents: t.DisputedCents, FeeCents: t.FeeCents, NextAt: t.NextAt, PaidAt: t.PaidAt, UpdatedAt: now})
+		RefundedCents: t.RefundedCents, DisputedCents: t.DisputedCents, FeeCents: t.FeeCents, NextAt: t.NextAt, PaidAt: t.PaidAt, UpdatedAt: now, CustomerIds: t.CustomerIds})
 	if err != nil {
 		return fmt.Errorf("topup: change: %w", err)
 	}

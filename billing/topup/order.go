@@ -51,7 +51,8 @@ func (s *Service) Start(ctx context.Context, by tenants.Actor, in NewTopup) (Top
 	if err != nil {
 		return Topup{}, err
 	}
-	next, err := decide(t, customer, sight{session: &session}, s.now())
+	t.CustomerIds = withCustomer(t.CustomerIds, customer)
+	next, err := decide(t, t.CustomerIds, sight{session: &session}, s.now())
 	if err != nil {
 		return Topup{}, err
 	}

@@ -1,6 +1,7 @@
 package topup
 
 import (
+	"slices"
 	"time"
 
 	"millrace/db/q"
@@ -15,9 +16,21 @@ const (
 	PauseDeclined Pause = "declined"                // declined for days
 	PauseCard     Pause = "card_refused"            // this card will not work again
 	PauseNoCard   Pause = "no_card"
-	PauseDispute  Pause = "disputed" // the card's owner says that a charge was not meant
+	PauseDispute  Pause = "disputed" // the card's owner says that a payment was not meant
+	PauseRefund   Pause = "refunded" // money went back, which charging again would take at once
 	PauseRunaway  Pause = "runaway"  // far more often than it can be meant
 )
+
+// ofCard are the pauses that another card ends: it is what the customer is asked for. The others end by being turned on again.
+var ofCard = []string{string(PauseAuth), string(PauseDeclined), string(PauseCard), string(PauseNoCard)}
+
+// over are the pauses that this one takes the place of: a new card must not end it.
+func (p Pause) over() []string {
+	if slices.Contains(ofCard, string(p)) {
+		return nil
+	}
+	return ofCard
+}
 
 // Sentence is the reason for the customer, with what to do.
 func (p Pause) Sentence() string {
@@ -31,7 +44,9 @@ func (p Pause) Sentence() string {
 	case PauseNoCard:
 		return "There is no card to charge. Give a card."
 	case PauseDispute:
-		return "A charge was disputed with your bank. Settle that first, then turn it on again."
+		return "A payment was disputed with your bank. Settle that first, then turn it on again."
+	case PauseRefund:
+		return "A payment was refunded, and your balance is now below the amount at which your card is charged. Turn it on again if you want that."
 	case PauseRunaway:
 		return "It charged your card three times within a day, so it was stopped to be safe. Look at your usage, then turn it on again."
 	}

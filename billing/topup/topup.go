@@ -15,8 +15,10 @@
 //     took back before, so nothing is taken twice in whatever order events come, and a won dispute gives it again.
 //   - A look at the payment provider is acted on only when nobody else acted since it began (topups.version).
 //   - A card is charged off session only by consent, for one top-up per organization at a time, at most the month's maximum,
-//     and not again after a decline until its time has come.
-//   - Whether a charge happened is looked up, never inferred from an error; while that is unknown nothing else is charged.
+//     and not again after a decline until its time has come. Money that went back by a dispute, or by a refund that makes the
+//     balance low, is not charged again before the customer says so.
+//   - Whether a charge happened is looked up, never inferred from an error; while that is unknown nothing else is charged. It is
+//     looked up under every customer that it was asked for under.
 //   - Of the cards that were given, the one that was given last is kept, in whatever order that is heard.
 package topup
 

@@ -74,7 +74,12 @@ func (w *world) provider(t *testing.T) {
 	if w.gateway, err = stripegw.New(stripegw.Config{Key: testKey, Webhooks: []stripegw.Secret{testSecret}, URL: api.URL, Pace: 10_000}); err != nil {
 		t.Fatal(err)
 	}
-	w.topups = topup.New(topup.Config{DB: w.db, Clock: w.clock, Notify: silent{}, Gateway: w.gateway, PublicURL: consoleURL})
+	w.listen(w.gateway)
+}
+
+// listen makes top-ups of what a gateway tells.
+func (w *world) listen(g topup.Gateway) {
+	w.topups = topup.New(topup.Config{DB: w.db, Clock: w.clock, Notify: silent{}, Gateway: g, PublicURL: consoleURL})
 	w.inbox = inbox.New(w.db, w.clock, w.topups)
 }
 
