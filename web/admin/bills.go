@@ -31,7 +31,9 @@ type Bills interface {
 	CreditNote(ctx context.Context, who session.Viewer, org, id ids.ID, in invoice.NoteInput) (waits bool, err error)
 	WriteOff(ctx context.Context, who session.Viewer, org, id ids.ID, reason, key string) (waits bool, err error)
 	FinalizeInvoice(ctx context.Context, who session.Viewer, org, id ids.ID) error
-	RetryInvoice(ctx context.Context, who session.Viewer, org, id ids.ID) error // at the payment provider
+	// RetryInvoice looks at it anew at the payment provider; StartInvoiceOver leaves what is there and begins again.
+	RetryInvoice(ctx context.Context, who session.Viewer, org, id ids.ID) error
+	StartInvoiceOver(ctx context.Context, who session.Viewer, org, id ids.ID) error
 
 	Contracts(ctx context.Context, org ids.ID) ([]schedule.Contract, error) // latest start first
 	AddContract(ctx context.Context, who session.Viewer, n schedule.NewContract) error
@@ -46,6 +48,7 @@ func (p *pages) registerBills(g *echo.Group, in func(echo.HandlerFunc) echo.Hand
 	g.GET(one+"/pdf", in(p.invoicePDF))
 	g.POST(one+"/finalize", in(p.finalizeInvoice))
 	g.POST(one+"/retry", in(p.retryInvoice))
+	g.POST(one+"/start-over", in(p.startInvoiceOver))
 	g.GET(one+"/payment", in(p.paymentForm))
 	g.POST(one+"/payment", in(p.recordPayment))
 	g.GET(one+"/credit-note", in(p.noteForm))
@@ -171,7 +174,7 @@ func (p *pages) showInvoice(c echo.Context, status int, f *ui.Form) error {
 	}
 	page := ui.Page{Title: bill.Name(&b.Invoice), Path: invoicesTop, Up: &ui.Link{Href: invoicesTop, Text: "Invoices"}, Lead: b.OrgName + " · usage in " + bill.Month(b.Month)}
 	page.Toast = map[string]string{"paid": "Recorded. The credit limit is free again by as much.", "noted": "Made. The customer sees the credit note.", "given-up": "Given up. Money that comes all the same is taken.",
-		"final": "Final. It has a number and stays as it is.", "retried": "Looked at anew."}[c.QueryParam("done")]
+		"final": "Final. It has a number and stays as it is.", "retried": "Looked at anew.", "again": "Begun again at the payment provider."}[c.QueryParam("done")]
 	return ui.Render(c, status, invoicePage(page, &b, f, report.AddressOf(c).With("format", "csv")))
 }
 
@@ -210,6 +213,10 @@ func (p *pages) finalizeInvoice(c echo.Context) error {
 
 func (p *pages) retryInvoice(c echo.Context) error {
 	return p.actOn(c, "retried", p.Bills.RetryInvoice)
+}
+
+func (p *pages) startInvoiceOver(c echo.Context) error {
+	return p.actOn(c, "again", p.Bills.StartInvoiceOver)
 }
 
 // billForm is a form about an invoice.

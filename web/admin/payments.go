@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"millrace/billing/invoice"
 	"millrace/internal/ids"
 	"millrace/web/session"
 	"millrace/web/ui"
@@ -30,6 +31,8 @@ type PaymentsState struct {
 	Recent  []PaymentEvent // newest first
 	Pauses  []RechargePause
 	Check   PaymentCheck
+	// Invoices is the same of invoices; a zero At = none yet.
+	Invoices invoice.Comparison
 }
 
 // PaymentEvent is one thing that the payment provider told.
@@ -144,6 +147,19 @@ func differenceGrid(list []PaymentDifference) ui.Grid {
 		Empty: ui.Blank{Icon: "check", Title: "No difference", Text: "Every payment of the last three days is in our books, and nothing else is."}}
 	for _, x := range list {
 		g.Rows = append(g.Rows, ui.Row{ui.T(orDash(x.Payment)), ui.T(x.Topup), ui.T(x.What)})
+	}
+	return g
+}
+
+func invoiceDifferenceGrid(list []invoice.Difference) ui.Grid {
+	g := ui.Grid{Caption: "Differences of invoices", Cards: true, Columns: []ui.Column{{Name: "There", Mono: true}, {Name: "Invoice", Mono: true}, {Name: "What differs", Wrap: true}},
+		Empty: ui.Blank{Icon: "check", Title: "No difference", Text: "Every invoice of the last 100 days is there as it is here, and nothing else is."}}
+	for _, x := range list {
+		here := ui.T(x.Invoice)
+		if x.Org != "" { // known here
+			here = ui.L(Root+"/customers/"+x.Org+"/invoices/"+x.Invoice, x.Invoice)
+		}
+		g.Rows = append(g.Rows, ui.Row{ui.T(orDash(x.Ref)), here, ui.T(x.What)})
 	}
 	return g
 }

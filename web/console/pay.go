@@ -33,6 +33,10 @@ type Payments interface {
 	Consent(ctx context.Context, who session.Viewer, r Recharge) (string, error)
 	SetRecharge(ctx context.Context, who session.Viewer, r Recharge) error
 	StopRecharge(ctx context.Context, who session.Viewer) error
+	// ChargeConsent is the sentence that ChargeInvoices agrees to when it is on.
+	ChargeConsent(ctx context.Context, who session.Viewer) (string, error)
+	// ChargeInvoices says whether invoices are charged to the kept card; else they are sent.
+	ChargeInvoices(ctx context.Context, who session.Viewer, on bool) error
 }
 
 // Paying is how an organization pays, and what it paid lately.
@@ -45,6 +49,15 @@ type Paying struct {
 	Topups   []Topup // newest first
 	Card     *Card   // nil = none is kept
 	Recharge RechargeState
+	Charging Charging
+}
+
+// Charging is whether invoices are charged to the kept card, and what was agreed to; not On = they are sent.
+type Charging struct {
+	On        bool
+	Consent   string // "" = not known
+	ConsentBy string
+	ConsentAt time.Time
 }
 
 // Topup is one sum that was paid, or is to be.
@@ -91,6 +104,7 @@ type RechargeState struct {
 const (
 	creditsTop = "/billing/credits"
 	paymentTop = "/billing/payment"
+	chargeTop  = paymentTop + "/invoices"
 )
 
 func topupPath(id ids.ID) string { return creditsTop + "/" + ids.Format(ids.Topup, id) }
@@ -108,6 +122,9 @@ func (p *pages) registerPay(g *echo.Group, in func(echo.HandlerFunc) echo.Handle
 	g.GET(paymentTop+"/recharge", in(p.rechargeForm))
 	g.POST(paymentTop+"/recharge", in(p.setRecharge))
 	g.POST(paymentTop+"/recharge/stop", in(p.stopRecharge))
+	g.GET(chargeTop, in(p.chargeForm))
+	g.POST(chargeTop, in(p.chargeInvoices))
+	g.POST(chargeTop+"/stop", in(p.stopCharging))
 }
 
 // creditsView is the page of credits ready to draw.
@@ -308,6 +325,10 @@ func (p *pages) payment(c echo.Context) error {
 		v.page.Toast = "Auto-recharge is on."
 	case "stopped":
 		v.page.Toast = "Auto-recharge is off. Nothing is charged without you."
+	case "charge":
+		v.page.Toast = "New invoices are charged to your card."
+	case "sent":
+		v.page.Toast = "New invoices are sent to you. None is charged without you."
 	case "removed":
 		v.page.Toast = "The card is forgotten."
 	}

@@ -132,3 +132,9 @@ func (b business) RetryInvoice(ctx context.Context, who session.Viewer, org, id 
 	_, err := b.Collect.Retry(ctx, staff(who), org, id, false)
 	return err
 }
+
+// StartInvoiceOver leaves what there is of an invoice at the payment provider, and begins again.
+func (b business) StartInvoiceOver(ctx context.Context, who session.Viewer, org, id ids.ID) error {
+	_, err := b.Collect.Retry(ctx, staff(who), org, id, true)
+	return err
+}

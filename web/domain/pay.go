@@ -53,9 +53,22 @@ func (c customer) Paying(ctx context.Context, who session.Viewer) (console.Payin
 	out.Recharge = console.RechargeState{Recharge: console.Recharge{Below: a.Below, To: a.To, MonthlyMax: a.MonthlyMax}, On: a.Enabled, Paused: a.Paused.Sentence(),
 		ThisMonth: a.ThisMonth, MonthEnds: a.MonthEnds, Consent: a.Consent, ConsentAt: a.ConsentAt}
 	if a.Enabled {
-		out.Recharge.ConsentBy, err = c.personName(ctx, by, who.Org, a.ConsentBy)
+		if out.Recharge.ConsentBy, err = c.personName(ctx, by, who.Org, a.ConsentBy); err != nil {
+			return out, err
+		}
 	}
+	out.Charging, err = c.charging(ctx, by, who.Org)
 	return out, err
+}
+
+// charging is how invoices are paid.
+func (c customer) charging(ctx context.Context, by tenants.Actor, org ids.ID) (console.Charging, error) {
+	x, err := c.Collect.Consent(ctx, by, org)
+	if err != nil || !x.On {
+		return console.Charging{}, err
+	}
+	name, err := c.personName(ctx, by, org, x.By)
+	return console.Charging{On: true, Consent: x.Sentence, ConsentBy: name, ConsentAt: x.At}, err
 }
 
 func dollars(cents int64) money.Nano { return money.Nano(cents) * topup.NanoPerCent }
@@ -129,4 +142,14 @@ func autoOf(who session.Viewer, r console.Recharge) topup.AutoInput {
 // StopRecharge turns it off.
 func (c customer) StopRecharge(ctx context.Context, who session.Viewer) error {
 	return c.Topups.StopAuto(ctx, member(who), who.Org)
+}
+
+// ChargeConsent is the sentence that is agreed to when invoices are charged to the card.
+func (c customer) ChargeConsent(ctx context.Context, who session.Viewer) (string, error) {
+	return c.Collect.ChargeSentence(ctx, member(who), who.Org)
+}
+
+// ChargeInvoices says whether they are.
+func (c customer) ChargeInvoices(ctx context.Context, who session.Viewer, on bool) error {
+	return c.Collect.ChargeCard(ctx, member(who), who.Org, on)
 }

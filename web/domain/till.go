@@ -36,6 +36,10 @@ func (b business) Payments(ctx context.Context) (admin.PaymentsState, error) {
 	for _, d := range c.Differences {
 		out.Check.Differences = append(out.Check.Differences, admin.PaymentDifference{Payment: d.Payment, Topup: d.Topup, What: d.What})
 	}
+	if err != nil {
+		return out, err
+	}
+	out.Invoices, err = b.Collect.LastComparison(ctx, by)
 	return out, err
 }
 

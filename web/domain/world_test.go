@@ -76,6 +76,7 @@ type world struct {
 	lag      *report.Lag
 	purse    *credit.Allotments
 	log      *usagelog.Log
+	deps     domain.Deps
 	site     domain.Site
 	console  *httptest.Server
 	root     tenants.Actor
@@ -112,12 +113,18 @@ func newWorld(t testing.TB) *world {
 		_ = w.log.Close(ctx)
 	})
 	bills := invoice.New(invoice.Config{DB: w.db, Clock: w.clock, Notify: w.bus, Desk: w.desk, Seller: invoice.Seller{Name: "Millrace Operations Ltd"}})
-	w.site = domain.New(domain.Deps{DB: w.db, Tenants: w.tenants, Keys: w.keys, Credit: w.desk, Hooks: hook.New(w.db, w.master, w.clock, false), Alerts: alert.New(w.db, w.clock, publicURL), Prices: w.prices, Report: w.report, Exports: export.New(w.db, w.clock), Margin: margin.New(w.db, w.clock, w.report), Months: month.New(w.db, w.clock), Invoices: bills, Collect: invoice.NewCollector(bills, invoice.CollectConfig{PublicURL: publicURL}), Lag: w.lag,
-		Catalogue: w.models, Fleet: w.hub, Clock: w.clock, HubURL: hubURL})
-	w.console = httptest.NewServer(web.New(web.Deps{Auth: w.site.Auth, Customer: w.site.Customer, Change: w.site.Change, Hooks: w.site.Hooks, Bills: w.site.Bills, Invoices: w.site.Invoices, Business: w.site.Business,
-		Operate: w.site.Operate, Live: live.NewHub(), Clock: w.clock, Log: slog.New(failing{t, slog.DiscardHandler}), PublicURL: publicURL}))
-	t.Cleanup(w.console.Close)
+	w.deps = domain.Deps{DB: w.db, Tenants: w.tenants, Keys: w.keys, Credit: w.desk, Hooks: hook.New(w.db, w.master, w.clock, false), Alerts: alert.New(w.db, w.clock, publicURL), Prices: w.prices, Report: w.report, Exports: export.New(w.db, w.clock), Margin: margin.New(w.db, w.clock, w.report), Months: month.New(w.db, w.clock), Invoices: bills, Collect: invoice.NewCollector(bills, invoice.CollectConfig{PublicURL: publicURL}), Lag: w.lag,
+		Catalogue: w.models, Fleet: w.hub, Clock: w.clock, HubURL: hubURL}
+	w.open()
 	return w
+}
+
+// open shows the console on what deps are now.
+func (w *world) open() {
+	w.site = domain.New(w.deps)
+	w.console = httptest.NewServer(web.New(web.Deps{Auth: w.site.Auth, Customer: w.site.Customer, Change: w.site.Change, Hooks: w.site.Hooks, Pay: w.site.Pay, Till: w.site.Till, Bills: w.site.Bills, Invoices: w.site.Invoices, Business: w.site.Business,
+		Operate: w.site.Operate, Live: live.NewHub(), Clock: w.clock, Log: slog.New(failing{w.t, slog.DiscardHandler}), PublicURL: publicURL}))
+	w.t.Cleanup(w.console.Close)
 }
 
 // run does something until the test ends, and waits for it.

@@ -77,6 +77,7 @@ func Pages() []Page {
 	}
 	out = append(out, operatorPages()...)
 	out = append(out, morePages()...)
+	out = append(out, chargePages()...)
 	for name, who := range map[string]string{"": Member, "keys": Member, "usage": Member, "requests": Member, "playground": Member, "models": Member, "billing": Member, "billing/credits": Member, "billing/payment": Member, "billing/invoices": Member, "billing/invoices/so-far": Member,
 		"admin": Operator, "admin/customers": Operator, "admin/models": Operator, "admin/revenue": Operator, "admin/months": Operator, "admin/invoices": Operator, "admin/margin": Operator, "admin/hosts": Operator, "admin/units": Operator, "admin/reconcile": Operator, "admin/exceptions": Operator, "admin/payments": Operator} {
 		out = append(out, Page{Name: "empty-" + name, Path: "/" + name, Who: who, State: Fresh})

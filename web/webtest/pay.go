@@ -16,6 +16,7 @@ type paying struct {
 	card     *console.Card
 	recharge console.RechargeState
 	topups   []console.Topup
+	charging console.Charging
 }
 
 func (w *world) payWorld() {
@@ -24,6 +25,7 @@ func (w *world) payWorld() {
 		Paused: "Your bank refuses this card. Give a new card.", ThisMonth: usd("360"), MonthEnds: time.Date(2026, time.December, 1, 0, 0, 0, 0, Berlin),
 		Consent:   "Whenever my balance falls below $20, charge the card that I keep here (now visa …4242) without asking me again, to bring the balance to $200, and never more than $1000 in a calendar month. I can turn this off at any time.",
 		ConsentBy: "dana@acme.example", ConsentAt: ago(days(20))}
+	w.pay.charging = console.Charging{On: true, Consent: chargeSentence, ConsentBy: "dana@acme.example", ConsentAt: ago(days(9))}
 	add := func(state string, amount, back string, auto bool, age time.Duration) {
 		t := console.Topup{ID: id(kindTopup, len(w.pay.topups)+1), At: ago(age), Amount: usd(amount), Back: usd(back), Auto: auto, State: state}
 		switch state {
@@ -47,7 +49,7 @@ func (w *world) payWorld() {
 func (f *Fixture) Paying(context.Context, session.Viewer) (console.Paying, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return console.Paying{Test: true, Off: f.state == Fresh, Balance: f.balance(), Least: usd("5"), Most: usd("10000"), Topups: f.pay.topups, Card: f.pay.card, Recharge: f.pay.recharge}, nil
+	return console.Paying{Test: true, Off: f.state == Fresh, Balance: f.balance(), Least: usd("5"), Most: usd("10000"), Topups: f.pay.topups, Card: f.pay.card, Recharge: f.pay.recharge, Charging: f.pay.charging}, nil
 }
 
 // StartTopup sends nobody anywhere that exists.
@@ -82,7 +84,7 @@ func (f *Fixture) CardAdded(context.Context, session.Viewer, string) error { ret
 func (f *Fixture) RemoveCard(context.Context, session.Viewer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.pay.card, f.pay.recharge.On = nil, false
+	f.pay.card, f.pay.recharge.On, f.pay.charging = nil, false, console.Charging{}
 	return nil
 }
 

@@ -21,7 +21,7 @@ func (w *world) tillWorld() {
 	again.Problem = "unavailable: The payment provider cannot be reached. Try again in a moment."
 	found := event("1PZ7aa", "payment_intent.succeeded", "pi_3PY", "done", 1, 26*time.Hour)
 	found.Found = true
-	w.till = admin.PaymentsState{Waiting: []admin.PaymentEvent{dead, again},
+	w.till = admin.PaymentsState{Invoices: compared(), Waiting: []admin.PaymentEvent{dead, again},
 		Recent: []admin.PaymentEvent{again, event("1PZ9b1", "payment_intent.succeeded", "pi_3PZ", "done", 1, 25*time.Minute), event("1PZ9a0", "customer.updated", "cus_Q1", "ignored", 0, time.Hour), dead, found},
 		Pauses: []admin.RechargePause{{Org: id(kindOrg, 1), OrgName: "Acme Robotics", Why: "Your bank refuses this card. Give a new card.", At: ago(5 * time.Hour)}},
 		Check: admin.PaymentCheck{At: ago(22 * time.Minute), Payments: 118, Missed: 1, Differences: []admin.PaymentDifference{
