@@ -2,6 +2,7 @@ package margin
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,6 +31,29 @@ func (s *Service) ServingCost(ctx context.Context, model ids.ID, from, to time.T
 		return 0, err == nil, err
 	}
 	return money.Nano(mulDiv(part.CostNano, cells[0].Usage.Tokens(), part.Tokens)), true, nil
+}
+
+// CostOf is what serving each of some customers cost in [from, to), as far as it is accrued. Whose cost is not known, or who was
+// served nothing, is not in it. Operators only.
+func (s *Service) CostOf(ctx context.Context, by tenants.Actor, orgs []ids.ID, from, to time.Time) (map[ids.ID]money.Nano, error) {
+	if err := by.RequireOperator(); err != nil {
+		return nil, err
+	}
+	var rows []q.MarginOfOrgsRow
+	err := s.db.InTx(ctx, db.System().ReadOnly(), func(tx pgx.Tx) (err error) {
+		rows, err = q.New(tx).MarginOfOrgs(ctx, q.MarginOfOrgsParams{Orgs: orgs, Start: from, Stop: to})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("margin: costs of customers: %w", err)
+	}
+	out := make(map[ids.ID]money.Nano, len(rows))
+	for _, r := range rows {
+		if r.Known {
+			out[r.OrgID] = money.Nano(r.CostNano)
+		}
+	}
+	return out, nil
 }
 
 // CostPerToken is what a token of a model cost over the last seven days, idle time included; known is false when none of the

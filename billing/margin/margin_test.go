@@ -129,6 +129,8 @@ func TestCostGoesWhereTheWorkWas(t *testing.T) {
 	}
 	if a, b := r.Orgs[1], r.Orgs[0]; a.Cost+b.Cost != r.Total.Cost-r.Total.Idle || b.Cost != 2*a.Cost+2 && b.Cost != 2*a.Cost+1 && b.Cost != 2*a.Cost {
 		t.Fatalf("a bears %s, b %s", a.Cost, b.Cost)
+	} else if of, err := w.CostOf(t.Context(), w.root, w.orgs[:], last.Add(-time.Hour), now); err != nil || len(of) != 2 || of[a.ID] != a.Cost || of[b.ID] != b.Cost {
+		t.Fatalf("by customer: %v, %v", of, err)
 	}
 	if use, ok := r.Total.Utilisation(); !ok || use != 166 {
 		t.Fatalf("utilisation %d, %v", use, ok)
@@ -166,8 +168,14 @@ func TestWhatHasNoPriceIsUnknown(t *testing.T) {
 	if _, known, err := w.ServingCost(t.Context(), w.model, now.Add(-24*time.Hour), now); known || err != nil {
 		t.Fatalf("known %v, %v", known, err)
 	}
+	if of, err := w.CostOf(t.Context(), w.root, w.orgs[:], now.Add(-24*time.Hour), now); err != nil || len(of) != 0 {
+		t.Fatalf("by customer: %v, %v", of, err)
+	}
 	member := tenants.Actor{User: ids.New(), Org: w.orgs[0], Role: tenants.Owner}
 	if _, err := w.Of(t.Context(), member, now.Add(-time.Hour), now, true); !fault.Is(err, fault.Forbidden) {
+		t.Fatalf("a customer sees costs: %v", err)
+	}
+	if _, err := w.CostOf(t.Context(), member, w.orgs[:], now.Add(-time.Hour), now); !fault.Is(err, fault.Forbidden) {
 		t.Fatalf("a customer sees costs: %v", err)
 	}
 	if err := w.SetPrice(t.Context(), member, fleet, 1); !fault.Is(err, fault.Forbidden) {

@@ -279,6 +279,43 @@ func (q *Queries) MarginModelCost(ctx context.Context, arg MarginModelCostParams
 	return i, err
 }
 
+const marginOfOrgs = `-- name: MarginOfOrgs :many
+SELECT m.org_id, coalesce(sum(m.cost_nano), 0)::bigint AS cost_nano, bool_and(m.cost_nano IS NOT NULL)::boolean AS known
+  FROM margin_orgs m WHERE m.org_id = ANY($1::uuid[]) AND m.hour >= $2 AND m.hour < $3 GROUP BY 1
+`
+
+type MarginOfOrgsParams struct {
+	Orgs  []ids.ID
+	Start time.Time
+	Stop  time.Time
+}
+
+type MarginOfOrgsRow struct {
+	OrgID    ids.ID
+	CostNano int64
+	Known    bool
+}
+
+func (q *Queries) MarginOfOrgs(ctx context.Context, arg MarginOfOrgsParams) ([]MarginOfOrgsRow, error) {
+	rows, err := q.db.Query(ctx, marginOfOrgs, arg.Orgs, arg.Start, arg.Stop)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MarginOfOrgsRow
+	for rows.Next() {
+		var i MarginOfOrgsRow
+		if err := rows.Scan(&i.OrgID, &i.CostNano, &i.Known); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const marginOpenHours = `-- name: MarginOpenHours :many
 SELECT g.hour::timestamptz AS hour
   FROM generate_series($1::timestamptz, $2::timestamptz, interval '1 hour') AS g(hour)

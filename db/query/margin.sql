@@ -76,6 +76,10 @@ SELECT m.org_id, sum(m.tokens)::bigint AS tokens, coalesce(sum(m.cost_nano), 0):
        bool_and(m.cost_nano IS NOT NULL)::boolean AS known
   FROM margin_orgs m WHERE m.hour >= @start AND m.hour < @stop GROUP BY 1 ORDER BY 1;
 
+-- name: MarginOfOrgs :many
+SELECT m.org_id, coalesce(sum(m.cost_nano), 0)::bigint AS cost_nano, bool_and(m.cost_nano IS NOT NULL)::boolean AS known
+  FROM margin_orgs m WHERE m.org_id = ANY(@orgs::uuid[]) AND m.hour >= @start AND m.hour < @stop GROUP BY 1;
+
 -- name: MarginFleets :many
 -- The fleets that have hosts, or a price, with the price in force; -1 = none.
 SELECT f.provider, f.region, f.capacity_kind, f.hosts,

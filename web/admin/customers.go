@@ -27,6 +27,14 @@ const (
 
 func customerPath(id ids.ID) string { return customersTop + "/" + ids.Format(ids.Org, id) }
 
+// marginCell is what the month brought less what serving it cost.
+func marginCell(x Customer) ui.Cell {
+	if x.Cost == nil {
+		return ui.T("")
+	}
+	return ui.USD(x.Month - *x.Cost)
+}
+
 func (p *pages) customers(c echo.Context) error {
 	after, search, u := c.QueryParam("after"), c.QueryParam("q"), report.AddressOf(c)
 	list, err := p.Read.Customers(c.Request().Context(), search, after)
@@ -35,7 +43,7 @@ func (p *pages) customers(c echo.Context) error {
 	}
 	g := ui.Grid{
 		Caption: "Customers", Cards: true,
-		Columns: []ui.Column{{Name: "Customer"}, {Name: "Balance", Num: true}, {Name: "Revenue this month", Num: true}, {Name: "Requests this month", Num: true}, {Name: "Last request"}, {Name: "Since"}},
+		Columns: []ui.Column{{Name: "Customer"}, {Name: "Balance", Num: true}, {Name: "Revenue this month", Num: true}, {Name: "Margin this month", Num: true, Less: true}, {Name: "Requests this month", Num: true}, {Name: "Last request"}, {Name: "Since"}},
 		Empty: ui.Blank{Icon: "building-2", Title: "No customers yet", Text: "A customer is an organization with members, keys and a balance of its own.",
 			Action: ui.Link{Href: customersTop + "/new", Text: "Create a customer"}},
 	}
@@ -43,7 +51,7 @@ func (p *pages) customers(c echo.Context) error {
 		g.Empty = ui.Blank{Icon: "search", Title: "No customer matches", Text: "Search by a part of a name, an e-mail address or the beginning of a key.", Action: ui.Link{Href: customersTop, Text: "Show all"}}
 	}
 	for _, x := range list.Rows {
-		g.Rows = append(g.Rows, ui.Row{ui.L(customerPath(x.ID), x.Name), ui.USD(x.Balance), ui.USD(x.Month), ui.C(x.Requests), ui.Ago(x.LastRequest), ui.At(x.Created)})
+		g.Rows = append(g.Rows, ui.Row{ui.L(customerPath(x.ID), x.Name), ui.USD(x.Balance), ui.USD(x.Month), marginCell(x), ui.C(x.Requests), ui.Ago(x.LastRequest), ui.At(x.Created)})
 	}
 	if c.QueryParam("format") == "csv" {
 		return ui.CSV(c, "customers", g)

@@ -60,9 +60,10 @@ type Customer struct {
 	ID          ids.ID
 	Name        string
 	Balance     money.Nano
-	Month       money.Nano // settled in the running UTC month
-	Requests    int64      // of the month
-	LastRequest time.Time  // zero = never
+	Month       money.Nano  // settled in the running UTC month
+	Cost        *money.Nano // of serving it, as far as it is accrued; nil = not known
+	Requests    int64       // of the month
+	LastRequest time.Time   // zero = never
 	Created     time.Time
 }
 
@@ -77,8 +78,8 @@ type CustomerDetail struct {
 	Customer
 	Promo   money.Nano // part of the balance
 	Held    money.Nano
-	Limit   money.Nano // that may be used beyond credit, and is part of the balance
-	Owed    money.Nano // of it, what was used and not paid yet
+	Limit   money.Nano  // that may be used beyond credit, and is part of the balance
+	Owed    money.Nano  // of it, what was used and not paid yet
 	Cap     *money.Nano // monthly; nil = none
 	Zone    string
 	Keys    []KeyLine

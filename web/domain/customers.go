@@ -67,9 +67,16 @@ func (b business) activity(ctx context.Context, by tenants.Actor, list []admin.C
 			list[i].Requests += c.Requests
 		}
 	}
+	costs, err := b.Deps.Margin.CostOf(ctx, by, orgs, month, now)
+	if err != nil {
+		return err
+	}
 	last, err := b.Report.LastRequests(ctx, by, orgs)
 	for i := range list {
 		list[i].LastRequest = last[list[i].ID]
+		if n, ok := costs[list[i].ID]; ok {
+			list[i].Cost = &n
+		}
 	}
 	return err
 }

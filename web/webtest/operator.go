@@ -27,6 +27,9 @@ func (w *world) operatorWorld() {
 	}
 	for i := range w.orgs {
 		w.orgs[i].Month, w.orgs[i].Requests = w.revenue(w.orgs[i].ID, monthOf(Now), Now)
+		if i < 2 { // what serving the others costs is not known
+			w.orgs[i].Cost = new(w.orgs[i].Month * 2 / 3)
+		}
 	}
 	for i, m := range w.models {
 		now := admin.PriceVersion{ID: m.Version, Prices: m.Prices, Terms: m.Terms, Effective: m.Since, Published: m.Since.Add(-days(7)), By: "ops@millrace.example", Note: "Autumn prices"}
