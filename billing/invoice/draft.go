@@ -16,8 +16,11 @@ import (
 	"millrace/tenants"
 )
 
-// readTimeout bounds each statement that reads a month of requests.
-const readTimeout = 10 * time.Minute
+// readTimeout bounds each statement that reads a month of requests, orgLimit all that one organization's draft takes.
+const (
+	readTimeout = 10 * time.Minute
+	orgLimit    = 15 * time.Minute
+)
 
 // Draft makes the invoices of a month that is frozen, and gives how many were made or drawn anew. Operators and the worker;
 // what is ready or final stays as it is.
@@ -25,15 +28,20 @@ func (s *Service) Draft(ctx context.Context, by tenants.Actor, month time.Time) 
 	if err := by.RequireOperator(); err != nil {
 		return 0, err
 	}
+	return s.draftAll(ctx, month, func(ids.ID) bool { return false })
+}
+
+// draftAll drafts for everybody who owes something but those who rest. What goes wrong with one organization holds nobody else up.
+func (s *Service) draftAll(ctx context.Context, month time.Time, rests func(org ids.ID) bool) (made int, err error) {
 	var c cover
 	var orgs []ids.ID
-	err := s.c.DB.InTx(ctx, db.System().ReadOnly().Timeout(readTimeout), func(tx pgx.Tx) (err error) {
+	if err := s.frozen(ctx, month); err != nil {
+		return 0, err
+	}
+	err = s.c.DB.InTx(ctx, db.System().ReadOnly().Timeout(readTimeout), func(tx pgx.Tx) (err error) {
 		r := q.New(tx)
 		if c, err = coverOf(ctx, r, month); err != nil {
 			return err
-		}
-		if at := c.to.Add(draftAfter); s.now().Before(at) {
-			return fault.New(fault.Conflict, "The month is open until %s: usage may still join it.", at.Format("2 January 2006 15:04 UTC")).WithCode("month_not_frozen")
 		}
 		orgs, err = r.OrgsToInvoice(ctx, q.OrgsToInvoiceParams{FromDay: day(c.from), ToDay: day(c.to), FromID: ids.Floor(c.from), FreezeID: ids.Floor(c.to),
 			Month: c.month, LateID: ids.Floor(c.late)})
@@ -42,11 +50,19 @@ func (s *Service) Draft(ctx context.Context, by tenants.Actor, month time.Time) 
 	if err != nil {
 		return 0, wrapped("who owes something", err)
 	}
-	made := 0
 	var failed []error
 	for _, org := range orgs {
-		fresh, err := s.draft(ctx, org, c)
+		if ctx.Err() != nil {
+			failed = append(failed, ctx.Err())
+			break
+		}
+		if rests(org) {
+			failed = append(failed, fmt.Errorf("invoice: the draft for %s waits: %w", ids.Format(ids.Org, org), errRests))
+			continue
+		}
+		fresh, err := s.draftOne(ctx, org, c)
 		if err != nil {
+			s.rests.begin(rest{month: month, id: org}, s.now())
 			failed = append(failed, fmt.Errorf("invoice: draft for %s: %w", ids.Format(ids.Org, org), err))
 		}
 		if fresh {
@@ -62,6 +78,12 @@ func (s *Service) Draft(ctx context.Context, by tenants.Actor, month time.Time) 
 	return made, wrapped("mark a month", err)
 }
 
+func (s *Service) draftOne(ctx context.Context, org ids.ID, c cover) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, orgLimit)
+	defer cancel()
+	return s.draft(ctx, org, c)
+}
+
 // draft makes one organization's invoice, unless it is past that.
 func (s *Service) draft(ctx context.Context, org ids.ID, c cover) (fresh bool, err error) {
 	settled, err := s.past(ctx, org, c)
@@ -69,7 +91,7 @@ func (s *Service) draft(ctx context.Context, org ids.ID, c cover) (fresh bool, e
 		return false, err
 	}
 	err = s.c.DB.InTx(ctx, db.System().Timeout(readTimeout), func(tx pgx.Tx) error {
-		sheet, err := s.sheet(ctx, tx, org, c)
+		sheet, err := s.sheet(ctx, tx, org, c, usedBy)
 		if err != nil || sheet.total.receivable == 0 {
 			return err
 		}
@@ -97,14 +119,17 @@ func (s *Service) past(ctx context.Context, org ids.ID, c cover) (past bool, err
 	return past, err
 }
 
+// reader reads what an organization used in the covered parts.
+type reader func(ctx context.Context, tx q.DBTX, org ids.ID, parts []part) ([]used, error)
+
 // sheet reads what a month's invoice says.
-func (s *Service) sheet(ctx context.Context, tx pgx.Tx, org ids.ID, c cover) (sheet, error) {
+func (s *Service) sheet(ctx context.Context, tx pgx.Tx, org ids.ID, c cover, read reader) (sheet, error) {
 	r := q.New(tx)
 	months, err := c.accounts(ctx, r, org)
 	if err != nil {
 		return sheet{}, err
 	}
-	all, err := usedBy(ctx, tx, org, c.parts(months))
+	all, err := read(ctx, tx, org, c.parts(months))
 	if err != nil {
 		return sheet{}, err
 	}

@@ -1,5 +1,17 @@
 package invoice
 
+import (
+	"context"
+	"time"
+
+	"millrace/db/q"
+)
+
+// DatabaseAt gives a service's database another clock.
+func DatabaseAt(s *Service, now func() time.Time) {
+	s.database = func(context.Context, *q.Queries) (time.Time, error) { return now(), nil }
+}
+
 // FailAt makes a service fail at its nth step, counted from 0.
 func FailAt(s *Service, n int, err error) {
 	count := 0

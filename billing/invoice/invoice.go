@@ -12,8 +12,9 @@
 //   - What an invoice covers is a function of the ledger and the month alone: every usage transaction since the first month
 //     is covered by one month's invoice, whoever drafts it and how often.
 //   - There is one invoice per organization and month at most, and none where nothing is owed.
-//   - The lines add up, to the nano, to what the covered transactions left receivable; their cents add up to the subtotal.
-//     The difference is moved to the ledger's account of rounding when the invoice becomes final.
+//   - The lines add up, to the nano, to what the covered transactions left receivable; their cents add up to the subtotal, which
+//     is the same sum rounded once to cents. What that leaves, at most half a cent, is moved to the ledger's account of rounding
+//     when the invoice becomes final.
 //   - Whatever moves an organization's receivable moves its balance's budget the other way, in the same transaction.
 //   - Locks: invoices by id, then as everyone (ledger balances, budgets), then the series of numbers.
 package invoice
@@ -26,6 +27,7 @@ import (
 
 	"millrace/billing/credit"
 	"millrace/db"
+	"millrace/db/bus"
 	"millrace/db/q"
 	"millrace/internal/clock"
 	"millrace/internal/ids"
@@ -38,7 +40,7 @@ const NanoPerCent = money.NanoPerUSD / 100
 // Times of a month.
 const (
 	FreezeAfter = 48 * time.Hour      // of the month's end: nothing joins it any more
-	draftAfter  = 10 * time.Minute    // of the freeze: what is being booked has been committed by then
+	draftAfter  = 10 * time.Minute    // of the freeze: what is being booked has been committed by then, and clocks are no further apart
 	DueAfter    = 14 * 24 * time.Hour // of an invoice's becoming final, unless Config says otherwise
 )
 
@@ -111,7 +113,7 @@ const (
 	OverrunLine  LineKind = "overrun"  // delivered beyond the limit, not charged
 	PromoLine    LineKind = "promo"    // paid from promotional credit
 	PrepaidLine  LineKind = "prepaid"  // paid from credit
-	CentsLine    LineKind = "cents"    // lines of less than a cent must not add up to less than nothing
+	CentsLine    LineKind = "cents"    // lines are rounded one by one, their sum is rounded once
 )
 
 // Line is one line of an invoice.
@@ -132,6 +134,7 @@ type Line struct {
 // Config of a Service.
 type Config struct {
 	DB     *db.DB
+	Bus    *bus.Bus // of the usage log; nil: it is not asked whether something waits in it
 	Clock  clock.Clock
 	Notify credit.Notifier
 	Desk   *credit.Desk // keeps what needs a second operator
@@ -148,7 +151,11 @@ type Service struct {
 	c  Config
 	at func(step string) error // told every step of the worker; tests fail there
 
-	slow kept
+	// database is the database's clock; a clock that stands still stands for all clocks.
+	database func(ctx context.Context, r *q.Queries) (time.Time, error)
+
+	running soFars
+	rests   rests
 }
 
 // New makes a service. It takes over what Desk does with approved credit notes and write-offs.
@@ -163,6 +170,10 @@ func New(c Config) *Service {
 		c.NotePrefix = notePrefix
 	}
 	s := &Service{c: c, at: func(string) error { return nil }}
+	s.database = func(ctx context.Context, r *q.Queries) (time.Time, error) { return r.DatabaseNow(ctx) }
+	if c.Clock != clock.System {
+		s.database = func(context.Context, *q.Queries) (time.Time, error) { return s.now(), nil }
+	}
 	if c.Desk != nil {
 		c.Desk.Entrust(credit.NoteRequest, noteDeed{s})
 		c.Desk.Entrust(credit.WriteOffRequest, writeOffDeed{s})

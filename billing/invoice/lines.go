@@ -59,14 +59,23 @@ func newSheet(month time.Time, all []used, months map[time.Time]account, names m
 	for _, m := range slices.SortedFunc(maps.Keys(months), func(a, b time.Time) int { return compareMonths(month, a, b) }) {
 		s.addMonth(m, months[m], usedIn[m], sums, events[m], names)
 	}
-	if s.cents < 0 {
-		s.lines = append(s.lines, Line{Kind: CentsLine, Month: month, Cents: -s.cents})
-		s.cents = 0
-	}
+	s.round(month)
 	if len(s.lines) > MaxLines {
 		s.problem = fmt.Sprintf("it would have %d lines, at most %d", len(s.lines), MaxLines)
 	}
 	return s
+}
+
+// round makes the total what is receivable, rounded once: what rounding line by line adds or takes is a line of its own.
+func (s *sheet) round(month time.Time) {
+	total := cents(s.total.receivable)
+	if total < 0 {
+		s.problem, total = fmt.Sprintf("its usage left %s USD receivable", s.total.receivable), 0
+	}
+	if off := total - s.cents; off != 0 {
+		s.lines = append(s.lines, Line{Kind: CentsLine, Month: month, Cents: off})
+	}
+	s.cents = total
 }
 
 // addMonth writes the lines of one month of usage.

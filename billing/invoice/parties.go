@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/mail"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -36,25 +38,40 @@ type Details struct {
 	PurchaseOrder string `json:"purchase_order,omitempty"`
 }
 
-// Limits of details, in bytes.
+// Limits of details. Lengths of whole fields are in bytes.
 const (
 	maxName    = 200
 	maxAddress = 500
 	maxTaxID   = 50
 	maxEmail   = 254
 	maxOrder   = 100
+
+	maxAddressLines = 8
+	maxAddressLine  = 100 // characters
 )
 
 func (d *Details) check() error {
 	for _, f := range []struct {
-		param string
-		text  *string
-		most  int
-	}{{"legal_name", &d.LegalName, maxName}, {"address", &d.Address, maxAddress}, {"country", &d.Country, 2}, {"tax_id", &d.TaxID, maxTaxID},
-		{"email", &d.Email, maxEmail}, {"purchase_order", &d.PurchaseOrder, maxOrder}} {
+		param, name string
+		text        *string
+		most        int
+	}{{"legal_name", "legal name", &d.LegalName, maxName}, {"address", "address", &d.Address, maxAddress}, {"country", "country", &d.Country, 2},
+		{"tax_id", "tax id", &d.TaxID, maxTaxID}, {"email", "e-mail address", &d.Email, maxEmail}, {"purchase_order", "purchase order", &d.PurchaseOrder, maxOrder}} {
 		*f.text = strings.TrimSpace(strings.ReplaceAll(*f.text, "\r\n", "\n"))
-		if len(*f.text) > f.most || strings.ContainsFunc(*f.text, func(r rune) bool { return r < ' ' && (r != '\n' || f.param != "address") || r == 0x7f }) {
-			return fault.New(fault.Invalid, "Give at most %d bytes, without control characters.", f.most).WithParam(f.param)
+		if len(*f.text) > f.most {
+			return fault.New(fault.Invalid, "The %s has %d bytes, at most %d.", f.name, len(*f.text), f.most).WithParam(f.param)
+		}
+		if lines := f.param == "address"; !utf8.ValidString(*f.text) || strings.ContainsFunc(*f.text, func(r rune) bool { return unprintable(r) && (r != '\n' || !lines) }) {
+			return fault.New(fault.Invalid, "The %s has a control or format character, which no document can show.", f.name).WithParam(f.param)
+		}
+	}
+	lines := strings.Split(d.Address, "\n")
+	if len(lines) > maxAddressLines {
+		return fault.New(fault.Invalid, "The address has %d lines, at most %d.", len(lines), maxAddressLines).WithParam("address")
+	}
+	for i, l := range lines {
+		if n := utf8.RuneCountInString(l); n > maxAddressLine {
+			return fault.New(fault.Invalid, "Line %d of the address has %d characters, at most %d.", i+1, n, maxAddressLine).WithParam("address")
 		}
 	}
 	d.Country = strings.ToUpper(d.Country)
@@ -68,6 +85,9 @@ func (d *Details) check() error {
 	}
 	return nil
 }
+
+// unprintable reports what has no place in a name: it breaks lines, or turns text around.
+func unprintable(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }
 
 // Details tells to whom an organization's invoices are addressed.
 func (s *Service) Details(ctx context.Context, by tenants.Actor, org ids.ID) (d Details, err error) {

@@ -120,10 +120,16 @@ func (p *paper) top() {
 		cells(plainLine*float64(len(to))+8, block(across, to, style{size: plain}, plainLine)))
 }
 
+// maxParty is how many lines a party has: a block of more than a page cannot be drawn.
+const maxParty = 30
+
 // lines wraps texts, and leaves out those that say nothing.
 func (p *paper) lines(t *typeface, width float64, texts ...string) (all []string) {
 	for _, s := range texts {
 		all = append(all, t.wrap(s, plain, width)...)
+	}
+	if len(all) > maxParty {
+		all = append(all[:maxParty-1], "…")
 	}
 	return all
 }

@@ -113,6 +113,10 @@ func TestDocumentsOfStrangeParties(t *testing.T) {
 	if _, err := invoice.Document(i); err != nil {
 		t.Error(err)
 	}
+	i.BillTo.Address, i.Seller.Address = strings.Repeat("x\n", 250), strings.Repeat("y\n", 250) // of before there was a limit
+	if text, err := invoice.Document(i); err != nil || len(pageObject.FindAll(text, -1)) > 4 {
+		t.Errorf("%d pages, %v", len(pageObject.FindAll(text, -1)), err)
+	}
 	i.BillTo, i.Seller, i.Lines = invoice.Details{}, invoice.Seller{}, nil
 	if _, err := invoice.Document(i); err != nil {
 		t.Error(err)
@@ -150,9 +154,29 @@ func TestADocumentIsOfAFinalInvoice(t *testing.T) {
 	if d, err := w.invoices.Details(t.Context(), operator, c.org); err != nil || d.Country != "US" || d.Address != "1 Launch Pad\nFlorida" {
 		t.Errorf("%+v, %v", d, err)
 	}
-	for _, bad := range []invoice.Details{{Country: "Germany"}, {Country: "1?"}, {Email: "nobody"}, {LegalName: "a\x00b"}, {TaxID: "1\n2"}, {Address: strings.Repeat("x", 501)}} {
-		if err := w.invoices.SetDetails(t.Context(), operator, c.org, bad); !fault.Is(err, fault.Invalid) {
-			t.Errorf("%+v: %v", bad, err)
+}
+
+// What no document could show is refused, by the name of its field.
+func TestDetailsThatNoDocumentCanShow(t *testing.T) {
+	w := newWorld(t)
+	c := w.customer(money.NanoPerUSD)
+	for _, x := range []struct {
+		param, word string
+		d           invoice.Details
+	}{
+		{"country", "two letters", invoice.Details{Country: "1?"}}, {"country", "bytes", invoice.Details{Country: "Germany"}}, {"email", "one e-mail", invoice.Details{Email: "nobody"}},
+		{"legal_name", "legal name", invoice.Details{LegalName: "a\x00b"}}, {"legal_name", "legal name", invoice.Details{LegalName: "Acme \u202egnihsihP"}},
+		{"legal_name", "legal name", invoice.Details{LegalName: "a\xffb"}}, {"legal_name", "legal name", invoice.Details{LegalName: "a\nb"}},
+		{"tax_id", "tax id", invoice.Details{TaxID: "1\n2"}}, {"tax_id", "tax id", invoice.Details{TaxID: "1\u200b2"}}, {"purchase_order", "purchase order", invoice.Details{PurchaseOrder: "PO\u0085 1"}},
+		{"email", "e-mail", invoice.Details{Email: "a\u2066@b.example"}}, {"address", "500", invoice.Details{Address: strings.Repeat("x", 501)}},
+		{"address", "control", invoice.Details{Address: "1 Pad\u2028Florida"}}, {"address", "250 lines", invoice.Details{Address: strings.Repeat("x\n", 249) + "x"}},
+		{"address", "9 lines", invoice.Details{Address: strings.Repeat("x\n", 8) + "x"}}, {"address", "Line 2", invoice.Details{Address: "x\n" + strings.Repeat("y", 101)}},
+	} {
+		err := w.invoices.SetDetails(t.Context(), operator, c.org, x.d)
+		if f := fault.Of(err); !fault.Is(err, fault.Invalid) || f.Param != x.param || !strings.Contains(f.Message, x.word) {
+			t.Errorf("%+v: %v of %q, want %q of %q", x.d, err, f.Param, x.word, x.param)
 		}
 	}
+	c.must(w.invoices.SetDetails(t.Context(), operator, c.org, invoice.Details{Address: strings.Repeat(strings.Repeat("é", 30)+"\n", 7) + "x"}))
+	c.must(w.invoices.SetDetails(t.Context(), operator, c.org, invoice.Details{Address: "x\n" + strings.Repeat("y", 100)}))
 }

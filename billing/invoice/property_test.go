@@ -2,6 +2,7 @@ package invoice_test
 
 import (
 	"fmt"
+	"math/big"
 	"testing"
 	"time"
 
@@ -121,6 +122,9 @@ func (w *world) tiesOut(rt *rapid.T, c *customer) {
 		}
 		if lines != i.Receivable || cents != i.Total {
 			rt.Fatalf("lines of %s USD and %d cents; receivable %s, total %d", lines, cents, i.Receivable, i.Total)
+		}
+		if once := nearest(big.NewRat(int64(i.Receivable), int64(invoice.NanoPerCent))).Int64(); i.Total != once {
+			rt.Fatalf("a total of %d cents for %s USD, rounded once they are %d", i.Total, i.Receivable, once)
 		}
 		receivable, promo, prepaid, overrun, due = receivable+i.Receivable, promo+i.Promo, prepaid+i.Prepaid, overrun+i.Overrun, due+money.Nano(i.Due())*invoice.NanoPerCent
 	}

@@ -33,27 +33,65 @@ func usedBy(ctx context.Context, tx q.DBTX, org ids.ID, parts []part) ([]used, e
 		if err != nil {
 			return nil, fmt.Errorf("invoice: covered usage: %w", err)
 		}
-		versions, err := versionsOf(ctx, tx, rows)
+		some, err := priced(ctx, tx, org, p, rows)
 		if err != nil {
 			return nil, err
 		}
-		split := make(map[ids.ID]bool)
-		for _, r := range rows {
-			v, ok := versions[r.PriceVersionID]
-			switch {
-			case !ok:
-				return nil, fmt.Errorf("invoice: price version %s is not known", r.PriceVersionID)
-			case len(v.Terms.Tiers)+len(v.Terms.Windows) == 0:
-				all = append(all, used{month: r.UsageMonth, model: r.ModelID, version: v.ID, service: usage.Service(r.ServiceTier), events: r.Events,
-					tokens: vector(r), prices: v.PricesIn(0, usage.Service(r.ServiceTier), 0)})
-			case !split[v.ID]:
-				split[v.ID] = true
-				some, err := usedOf(ctx, tx, org, p, &v)
-				if err != nil {
-					return nil, err
-				}
-				all = append(all, some...)
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// A request's id and its start are made within edge of each other, and quarters are what rollups add up.
+const (
+	quarter = 15 * time.Minute
+	edge    = time.Hour
+)
+
+// usedSoFar reads the same of a running month: its own usage by rollups, which are few where requests are millions. What was
+// late for the months before is read request by request.
+func usedSoFar(ctx context.Context, tx q.DBTX, org ids.ID, month time.Time, parts []part) ([]used, error) {
+	rolled, err := q.New(tx).RolledUsage(ctx, q.RolledUsageParams{OrgID: org, FirstQuarterEnd: month.Add(quarter), ToAt: month.AddDate(0, 1, 0), FirstDay: day(month),
+		EdgeID: ids.Floor(month.Add(quarter + edge))})
+	if err != nil {
+		return nil, fmt.Errorf("invoice: usage by rollups: %w", err)
+	}
+	rows := make([]q.CoveredUsageRow, len(rolled))
+	for i, r := range rolled {
+		rows[i] = q.CoveredUsageRow{UsageMonth: month, ModelID: r.ModelID, PriceVersionID: r.PriceVersionID, ServiceTier: r.ServiceTier, Events: r.Events, Input: r.Input,
+			Cached: r.Cached, CacheWrite: r.CacheWrite, Output: r.Output, Reasoning: r.Reasoning, Image: r.Image, Audio: r.Audio, Requests: r.Requests}
+	}
+	own, err := priced(ctx, tx, org, parts[0], rows)
+	if err != nil {
+		return nil, err
+	}
+	late, err := usedBy(ctx, tx, org, parts[1:])
+	return append(own, late...), err
+}
+
+// priced gives every sum its prices. Where those depend on length or time, the requests are read instead.
+func priced(ctx context.Context, tx q.DBTX, org ids.ID, p part, rows []q.CoveredUsageRow) ([]used, error) {
+	versions, err := versionsOf(ctx, tx, rows)
+	if err != nil {
+		return nil, err
+	}
+	var all []used
+	split := make(map[ids.ID]bool)
+	for _, r := range rows {
+		v, ok := versions[r.PriceVersionID]
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("invoice: price version %s is not known", r.PriceVersionID)
+		case len(v.Terms.Tiers)+len(v.Terms.Windows) == 0:
+			all = append(all, used{month: r.UsageMonth, model: r.ModelID, version: v.ID, service: usage.Service(r.ServiceTier), events: r.Events,
+				tokens: vector(r), prices: v.PricesIn(0, usage.Service(r.ServiceTier), 0)})
+		case !split[v.ID]:
+			split[v.ID] = true
+			some, err := usedOf(ctx, tx, org, p, &v)
+			if err != nil {
+				return nil, err
 			}
+			all = append(all, some...)
 		}
 	}
 	return all, nil

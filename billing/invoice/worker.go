@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,11 +19,14 @@ import (
 
 // Times and sizes of the worker.
 const (
-	turnEvery  = time.Minute
-	turnLimit  = 30 * time.Minute
-	again      = time.Hour // until drafts with a problem are drawn anew
-	readyBatch = 100
-	maxMonths  = 1200 // that are looked through: a hundred years
+	turnEvery     = time.Minute
+	draftLimit    = 30 * time.Minute // of a turn: what it does not get to the next one does
+	finalizeLimit = 10 * time.Minute // the same of what becomes final
+	oneLimit      = 2 * time.Minute  // of one invoice that becomes final
+	again         = time.Hour        // until drafts with a problem are drawn anew, and until what failed is tried again
+	fresh         = 24 * time.Hour   // for so long a drafted month is looked through again for who owes something after all
+	readyBatch    = 100
+	maxMonths     = 1200 // that are looked through: a hundred years
 )
 
 // Run drafts months as they freeze and makes what is ready final, until ctx ends. Several may run: whatever one does is done
@@ -48,9 +52,15 @@ func (s *Service) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Turn does what is due now; redraw says that drafts with a problem are drawn anew.
+// Turn does what is due now; redraw says that drafts with a problem are drawn anew, and that months that were drafted not long
+// ago are looked through for who owes something after all: what committed late.
 func (s *Service) Turn(ctx context.Context, redraw bool) error {
-	ctx, cancel := context.WithTimeout(ctx, turnLimit)
+	return errors.Join(s.draftDue(ctx, redraw), s.finalizeReady(ctx))
+}
+
+// draftDue drafts what is due. Who failed rests for an hour, and a month in which nobody else is left to be drafted rests with them.
+func (s *Service) draftDue(ctx context.Context, redraw bool) error {
+	ctx, cancel := context.WithTimeout(ctx, draftLimit)
 	defer cancel()
 	months, err := s.due(ctx, redraw)
 	if err != nil {
@@ -58,14 +68,25 @@ func (s *Service) Turn(ctx context.Context, redraw bool) error {
 	}
 	var errs []error
 	for _, month := range months {
-		if _, err := s.Draft(ctx, tenants.System(), month); err != nil {
+		if s.rests.has(rest{month: month}, s.now()) {
+			continue
+		}
+		_, err := s.draftAll(ctx, month, func(org ids.ID) bool { return s.rests.has(rest{month: month, id: org}, s.now()) })
+		switch {
+		case err == nil, fault.Of(err).Code == codeOnItsWay: // a log that is behind is the rater's alarm
+		case ctx.Err() != nil:
+			errs = append(errs, err)
+		default:
+			if s.rests.of(month, s.now()) {
+				s.rests.begin(rest{month: month}, s.now())
+			}
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, s.finalizeReady(ctx))...)
+	return errors.Join(errs...)
 }
 
-// due lists the frozen months that were not drafted yet, or not without a problem.
+// due lists the frozen months that were not drafted yet; to redraw, those too that were not without a problem, or only just.
 func (s *Service) due(ctx context.Context, redraw bool) (months []time.Time, err error) {
 	err = s.c.DB.InTx(ctx, db.System().ReadOnly(), func(tx pgx.Tx) error {
 		r := q.New(tx)
@@ -81,6 +102,15 @@ func (s *Service) due(ctx context.Context, redraw bool) (months []time.Time, err
 		if redraw {
 			if months, err = r.MonthsWithProblems(ctx, maxMonths); err != nil {
 				return err
+			}
+			late, err := r.FreshMonths(ctx, q.FreshMonthsParams{Since: s.now().Add(-fresh), Now: s.now(), MaxRows: maxMonths})
+			if err != nil {
+				return err
+			}
+			for _, m := range late {
+				if !slices.Contains(months, m) {
+					months = append(months, m)
+				}
 			}
 		}
 		drafted := make(map[time.Time]bool, len(list))
@@ -100,8 +130,11 @@ func (s *Service) due(ctx context.Context, redraw bool) (months []time.Time, err
 	return months, nil
 }
 
-// finalizeReady makes every ready invoice final. One that is refused does not hold up the others.
+// finalizeReady makes every ready invoice final. One that is refused does not hold up the others, nor does one that hangs; who
+// failed rests for an hour.
 func (s *Service) finalizeReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, finalizeLimit)
+	defer cancel()
 	var errs []error
 	for after := ids.Nil; ctx.Err() == nil; {
 		var rows []q.ReadyInvoicesRow
@@ -117,10 +150,21 @@ func (s *Service) finalizeReady(ctx context.Context) error {
 		}
 		for _, r := range rows {
 			after = r.ID
-			if _, err := s.Finalize(ctx, tenants.System(), r.OrgID, r.ID); err != nil && !fault.Is(err, fault.Conflict) {
+			if s.rests.has(rest{id: r.ID}, s.now()) {
+				continue
+			}
+			if err := s.finalizeOne(ctx, r); err != nil && !fault.Is(err, fault.Conflict) {
+				s.rests.begin(rest{id: r.ID}, s.now())
 				errs = append(errs, fmt.Errorf("invoice: make %s final: %w", ids.Format(ids.Invoice, r.ID), err))
 			}
 		}
 	}
 	return errors.Join(append(errs, ctx.Err())...)
+}
+
+func (s *Service) finalizeOne(ctx context.Context, r q.ReadyInvoicesRow) error {
+	ctx, cancel := context.WithTimeout(ctx, oneLimit)
+	defer cancel()
+	_, err := s.Finalize(ctx, tenants.System(), r.OrgID, r.ID)
+	return err
 }

@@ -29,12 +29,13 @@ const patience = 60 * time.Second // a bound for what should take milliseconds
 
 var (
 	operator = tenants.Actor{Operator: true, Token: "ann"}
-	second   = tenants.Actor{Operator: true, Token: "bob"}
+	second   = tenants.Actor{User: ids.New(), Operator: true}
 )
 
 // world is an installation at a moment that the test chooses: requests, the rater that books them, and the invoices.
 type world struct {
 	t        testing.TB
+	url      string
 	db       *db.DB
 	bus      *bus.Bus
 	log      *usagelog.Log
@@ -47,7 +48,12 @@ type world struct {
 // newWorld begins in the middle of the second month that is invoiced.
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, db: dbtest.New(t), bus: dbtest.Bus(t), clock: clock.NewManual(time.Now())}
+	w := &world{t: t, url: dbtest.URL(t), bus: dbtest.Bus(t), clock: clock.NewManual(time.Now())}
+	var err error
+	if w.db, err = db.Open(t.Context(), w.url, db.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.db.Close)
 	log, err := usagelog.Open(w.ctx(), usagelog.Config{Bus: w.bus, Clock: clock.System})
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +72,7 @@ func newWorld(t testing.TB) *world {
 }
 
 func (w *world) service() *invoice.Service {
-	return invoice.New(invoice.Config{DB: w.db, Clock: w.clock, Notify: w.bus, Desk: w.desk, Seller: invoice.Seller{Name: "Millwright GmbH"}, PublicURL: "https://millrace.example"})
+	return invoice.New(invoice.Config{DB: w.db, Bus: w.bus, Clock: w.clock, Notify: w.bus, Desk: w.desk, Seller: invoice.Seller{Name: "Millwright GmbH"}, PublicURL: "https://millrace.example"})
 }
 
 // month is the first day of the nth month that is invoiced, from 0.
@@ -89,6 +95,39 @@ func (w *world) exec(sql string, args ...any) {
 	})
 	if err != nil {
 		w.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// superuser is a connection that may do what no role of the program may.
+func (w *world) superuser() *pgx.Conn {
+	w.t.Helper()
+	conn, err := pgx.Connect(w.t.Context(), dbtest.Superuser(w.t, w.url))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// force runs a statement that no role of the program may run.
+func (w *world) force(sql string, args ...any) {
+	w.t.Helper()
+	if _, err := w.superuser().Exec(w.t.Context(), sql, args...); err != nil {
+		w.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// lock keeps everybody from a table until it is released.
+func (w *world) lock(table string) (release func()) {
+	w.t.Helper()
+	conn := w.superuser()
+	if _, err := conn.Exec(w.t.Context(), "BEGIN; LOCK TABLE "+table+" IN ACCESS EXCLUSIVE MODE"); err != nil {
+		w.t.Fatal(err)
+	}
+	return func() {
+		if _, err := conn.Exec(w.t.Context(), "ROLLBACK"); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 }
 

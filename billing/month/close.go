@@ -12,6 +12,7 @@ import (
 	"millrace/db"
 	"millrace/db/q"
 	"millrace/internal/fault"
+	"millrace/internal/ids"
 	"millrace/tenants"
 	"millrace/tenants/audit"
 )
@@ -36,6 +37,7 @@ const (
 	NotReconciled  = "not_reconciled"
 	NotClean       = "reconcile_not_clean"
 	NotTied        = "figures_do_not_tie_out"
+	OpeningDiffers = "opening_differs"
 )
 
 // CheckClose tells what keeps a month from being closed; nothing when it can be, or is.
@@ -78,10 +80,55 @@ func (s *Service) Close(ctx context.Context, by tenants.Actor, start time.Time, 
 		if off := out.Total.Difference(); off != 0 {
 			return fault.New(fault.Conflict, "The figures of %s leave %s USD unexplained.", title(start), off).WithCode(NotTied)
 		}
+		if err := opens(ctx, r, &out, now); err != nil {
+			return err
+		}
 		out.close(now, by.Name())
 		return keep(ctx, tx, by, &out)
 	})
 	return out, err
+}
+
+// carried are the balances that a month closes with and the next one opens with.
+var carried = []struct{ opening, closing Column }{{DeferredOpening, DeferredClosing}, {PromoOpening, PromoClosing}, {ReceivableOpening, ReceivableClosing}}
+
+// opens checks that a month opens, customer by customer, with what the month before was closed with. It does not where something
+// was booked into a closed month since.
+func opens(ctx context.Context, r *q.Queries, out *Report, now time.Time) error {
+	before, err := kept(ctx, r, out.Start.AddDate(0, -1, 0), now)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil // the first month
+	}
+	if err != nil {
+		return err
+	}
+	was := make(map[ids.ID]Row, len(before.Rows))
+	for _, row := range before.Rows {
+		was[row.Org] = row
+	}
+	differs := func(name string, opening, closing *Figures) error {
+		for _, c := range carried {
+			if a, b := opening[c.opening], closing[c.closing]; a != b {
+				return fault.New(fault.Conflict, "%s opens with %s USD of %s for %s and %s was closed with %s USD: something was booked into a closed month.", title(out.Start), a,
+					Columns[c.closing].Key, name, title(before.Start), b).WithCode(OpeningDiffers)
+			}
+		}
+		return nil
+	}
+	for i := range out.Rows {
+		row := &out.Rows[i]
+		closed := was[row.Org].Figures
+		if err := differs(row.Name, &row.Figures, &closed); err != nil {
+			return err
+		}
+		delete(was, row.Org)
+	}
+	for _, row := range was { // nothing but zeros is left of them
+		if err := differs(row.Name, &Figures{}, &row.Figures); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // keep writes a closed month down. Who closes it at the same moment collides with it and finds it closed.
@@ -143,7 +190,7 @@ func (s *Service) reasons(ctx context.Context, r *q.Queries, start time.Time) (o
 	if waiting > 0 {
 		say(Quarantined, "Events in quarantine that nobody decided on: %d.", waiting)
 	}
-	return s.reconciled(ctx, r, freeze, out)
+	return s.reconciled(ctx, r, freeze, invoices.FinalAt, out)
 }
 
 // ordered reports that a month is closed, and says which earlier one is not.
@@ -165,14 +212,17 @@ func ordered(ctx context.Context, r *q.Queries, closed []q.ClosedMonthsRow, star
 	return false, nil
 }
 
-// reconciled asks the last comparison of the books: it must cover the month, and explain everything.
-func (s *Service) reconciled(ctx context.Context, r *q.Queries, freeze time.Time, out []Reason) ([]Reason, error) {
+// reconciled asks the last comparison of the books: it must cover the month, have seen its invoices as they are, and explain
+// everything.
+func (s *Service) reconciled(ctx context.Context, r *q.Queries, freeze, final time.Time, out []Reason) ([]Reason, error) {
 	run, err := r.MonthReconciled(ctx)
 	switch {
 	case err != nil && !errors.Is(err, pgx.ErrNoRows):
 		return nil, fmt.Errorf("month: the last comparison: %w", err)
-	case err != nil || run.Watermark.Before(freeze):
+	case err != nil || run.Watermark.Before(freeze) || run.At.Before(freeze):
 		return append(out, Reason{NotReconciled, "The books were not compared since it froze: run the comparison."}), nil
+	case !run.At.After(final):
+		return append(out, Reason{NotReconciled, "The books were not compared since the last of its invoices became final: run the comparison."}), nil
 	case run.Unexplained:
 		return append(out, Reason{NotClean, "The last comparison of the books found differences that nothing explains."}), nil
 	}

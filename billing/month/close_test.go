@@ -54,7 +54,7 @@ func TestAMonthSaysWhyItCannotBeClosed(t *testing.T) {
 	}
 	w.refused(september, "2026-09", fault.Conflict, month.InvoicesToMake)
 	w.invoiced(september)
-	w.exec("UPDATE invoices SET state = 'open', number = 'R-1'")
+	w.exec("UPDATE invoices SET state = 'open', number = 'R-1', finalized_at = $1", now)
 	w.exec("UPDATE quarantine SET resolved_at = $1, decision = 'dismissed', decided_by = 'system'", now)
 	w.compared(october.Add(47*time.Hour), false) // not behind the freezing
 	if got := w.reasons(september); !slices.Equal(got, []string{month.NotReconciled}) {
@@ -65,7 +65,13 @@ func TestAMonthSaysWhyItCannotBeClosed(t *testing.T) {
 	if got := w.reasons(september); !slices.Equal(got, []string{month.NotClean}) {
 		t.Errorf("September: %v", got)
 	}
-	w.clock.Advance(time.Minute)
+	w.superuser("ALTER TABLE invoices DISABLE TRIGGER invoices_stay; UPDATE invoices SET finalized_at = '" + now.Add(90*time.Second).Format(time.RFC3339) + "'; ALTER TABLE invoices ENABLE TRIGGER invoices_stay")
+	w.clock.Advance(30 * time.Second) // as the last invoice became final
+	w.compared(now, false)
+	if got := w.reasons(september); !slices.Equal(got, []string{month.NotReconciled}) {
+		t.Errorf("September, with an invoice that no comparison has seen: %v", got)
+	}
+	w.clock.Advance(30 * time.Second)
 	w.compared(now, false)
 	if got := w.reasons(september); len(got) != 0 {
 		t.Errorf("September: %v", got)
@@ -156,6 +162,33 @@ func TestAReportThatWasChangedIsRefused(t *testing.T) {
 	_, err := w.Report(t.Context(), w.root, september)
 	if !fault.Is(err, fault.Conflict) || fault.Of(err).Code != "report_changed" {
 		t.Errorf("a changed report: %v", err)
+	}
+}
+
+// What is booked into a closed month shows in the next one's opening, which is then not closed; nor is it when the two
+// differences of two customers make up for each other.
+func TestAMonthOpensWithWhatTheOneBeforeClosedWith(t *testing.T) {
+	w := newWorld(t)
+	org, other := w.customer("a"), w.customer("b")
+	w.use(org, september.Add(2*time.Hour), september, 1300, 0)
+	w.use(other, september.Add(2*time.Hour), september, 11, 0)
+	w.invoiced(september)
+	w.invoiced(october)
+	w.compared(now, false)
+	if _, err := w.Close(t.Context(), w.root, september, "2026-09"); err != nil {
+		t.Fatal(err)
+	}
+	back := september.Add(24 * time.Hour)
+	w.post(org, back, ledger.Adjustment, ledger.Debit(ledger.Receivable, 5), ledger.Credit(ledger.Adjustments, 5))
+	w.refused(october, "2026-10", fault.Conflict, month.OpeningDiffers)
+	w.post(other, back, ledger.Adjustment, ledger.Debit(ledger.Adjustments, 5), ledger.Credit(ledger.Receivable, 5))
+	w.refused(october, "2026-10", fault.Conflict, month.OpeningDiffers)
+	w.post(org, back, ledger.Adjustment, ledger.Debit(ledger.Adjustments, 5), ledger.Credit(ledger.Receivable, 5))
+	w.post(other, back, ledger.Adjustment, ledger.Debit(ledger.Receivable, 5-11), ledger.Credit(ledger.Adjustments, 5-11))
+	w.refused(october, "2026-10", fault.Conflict, month.OpeningDiffers) // b is at nothing: it is in no row
+	w.post(other, back, ledger.Adjustment, ledger.Debit(ledger.Receivable, 11), ledger.Credit(ledger.Adjustments, 11))
+	if _, err := w.Close(t.Context(), w.root, october, "2026-10"); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -124,19 +124,22 @@ func (q *Queries) MonthBalances(ctx context.Context, orgs []ids.ID) ([]LedgerBal
 const monthInvoices = `-- name: MonthInvoices :one
 SELECT (EXISTS (SELECT FROM invoice_months m WHERE m.month = $1::date)
         OR $1::date < (SELECT first_month FROM invoicing))::bool AS made,
-       (SELECT count(*) FROM invoices i WHERE i.month = $1::date AND i.state IN ('draft', 'ready')) AS drafts
+       (SELECT count(*) FROM invoices i WHERE i.month = $1::date AND i.state IN ('draft', 'ready')) AS drafts,
+       coalesce((SELECT max(i.finalized_at) FROM invoices i WHERE i.month = $1::date), '0001-01-01')::timestamptz AS final_at
 `
 
 type MonthInvoicesRow struct {
-	Made   bool
-	Drafts int64
+	Made    bool
+	Drafts  int64
+	FinalAt time.Time
 }
 
-// Whether a month's invoices are made (months from before invoicing have none), and how many are not final.
+// Whether a month's invoices are made (months from before invoicing have none), how many are not final, and when the last one
+// became so.
 func (q *Queries) MonthInvoices(ctx context.Context, month time.Time) (MonthInvoicesRow, error) {
 	row := q.db.QueryRow(ctx, monthInvoices, month)
 	var i MonthInvoicesRow
-	err := row.Scan(&i.Made, &i.Drafts)
+	err := row.Scan(&i.Made, &i.Drafts, &i.FinalAt)
 	return i, err
 }
 

@@ -60,8 +60,7 @@ func (q *Queries) BalancesAgainstLedger(ctx context.Context) (BalancesAgainstLed
 
 const dueAgainstReceivable = `-- name: DueAgainstReceivable :one
 WITH r AS (
-  SELECT e.org_id, sum(e.amount_nano) AS nano FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
-  WHERE e.account = 'receivable' AND t.kind <> 'usage' GROUP BY e.org_id
+  SELECT org_id, sum(amount_nano) AS nano FROM ledger_days WHERE account = 'receivable' AND kind <> 'usage' GROUP BY org_id
 ), i AS (
   SELECT org_id, sum((total_cents - paid_cents - relieved_cents - given_up_cents)::numeric * 10000000 - receivable_nano) AS nano, sum(receivable_nano) AS used
   FROM invoices WHERE number IS NOT NULL GROUP BY org_id
@@ -262,25 +261,21 @@ func (q *Queries) InvoiceLinesAgainstTotals(ctx context.Context) (InvoiceLinesAg
 }
 
 const monthsAgainstInvoices = `-- name: MonthsAgainstInvoices :many
-WITH m AS (
-  SELECT g.month::date AS month, (lpad(to_hex((extract(epoch FROM (g.month + interval '1 month 48 hours') AT TIME ZONE 'UTC') * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid AS freeze_id
-  FROM invoicing i CROSS JOIN LATERAL generate_series(i.first_month::timestamp, date_trunc('month', $1::timestamptz AT TIME ZONE 'UTC'), interval '1 month') g(month)
-), first AS (
-  SELECT first_month AS month, (lpad(to_hex((extract(epoch FROM first_month::timestamp AT TIME ZONE 'UTC') * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid AS id FROM invoicing
-), u AS (
-  SELECT t.org_id, (SELECT min(m.month) FROM m WHERE m.month >= coalesce(t.usage_month, date_trunc('month', t.day)::date) AND t.id < m.freeze_id) AS month, e.account, e.amount_nano
-  FROM first f, ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
-  WHERE t.kind = 'usage' AND (t.id >= f.id OR t.usage_month > f.month)
+WITH first AS (
+  SELECT first_month AS month FROM invoicing
 ), l AS (
-  SELECT org_id, month, -sum(amount_nano) FILTER (WHERE account = 'revenue') AS used,
-         coalesce(sum(amount_nano) FILTER (WHERE account IN ('prepaid_paid', 'prepaid_promo', 'overrun')), 0) AS covered,
-         coalesce(sum(amount_nano) FILTER (WHERE account = 'receivable'), 0) AS owed
-  FROM u GROUP BY org_id, month
+  SELECT d.org_id, greatest(accounting_month(d.usage_month, d.day), f.month) AS month,
+         -sum(d.amount_nano) FILTER (WHERE d.account = 'revenue') AS used,
+         coalesce(sum(d.amount_nano) FILTER (WHERE d.account IN ('prepaid_paid', 'prepaid_promo', 'overrun')), 0) AS covered,
+         coalesce(sum(d.amount_nano) FILTER (WHERE d.account = 'receivable'), 0) AS owed
+  FROM first f JOIN ledger_days d ON d.kind = 'usage' AND (d.day >= f.month OR d.usage_month > f.month)
+  GROUP BY 1, 2
 ), i AS (
-  SELECT v.org_id, v.month, v.subtotal_cents::numeric * 10000000 + coalesce(e.amount_nano, 0) AS owed
-  FROM invoices v
-  LEFT JOIN ledger_keys k ON k.org_id = v.org_id AND k.key = 'invoice:' || v.id || ':final'
-  LEFT JOIN ledger_entries e ON e.org_id = v.org_id AND e.txn_id = k.txn_id AND e.account = 'rounding'
+  SELECT v.org_id, v.month, v.subtotal_cents::numeric * 10000000 + coalesce((
+    SELECT e.amount_nano FROM ledger_entries e
+    WHERE e.org_id = v.org_id AND e.txn_id = k.txn_id AND e.account = 'rounding'
+      AND e.day = (to_timestamp(('x' || left(replace(k.txn_id::text, '-', ''), 12))::bit(48)::bigint / 1000.0) AT TIME ZONE 'UTC')::date), 0) AS owed
+  FROM invoices v LEFT JOIN ledger_keys k ON k.org_id = v.org_id AND k.key = 'invoice:' || v.id || ':final'
   WHERE v.number IS NOT NULL
 ), v AS (
   SELECT coalesce(l.month, i.month) AS month, coalesce(l.used, 0) AS used, coalesce(l.covered, 0) AS covered, coalesce(l.owed, 0) AS owed, i.owed AS invoiced
@@ -306,8 +301,10 @@ type MonthsAgainstInvoicesRow struct {
 }
 
 // Frozen months: what usage transactions say = what final invoices say, with the rounding that was booked for them, + what was
-// paid from credit + what was charged to nobody. Which month's invoice a transaction belongs to is worked out here anew: the
-// first month from its own on that was not frozen when it was booked. pending = organizations without a final invoice.
+// paid from credit + what was charged to nobody. Which month's invoice a transaction belongs to is worked out here anew, by days:
+// freezes fall on a day's beginning. The first month takes what was booked since it began of whatever month. Sums of days are
+// compared with their entries elsewhere, so entries are read one by one only where invoices booked their rounding, by partition:
+// a transaction's day is in its id. pending = organizations without a final invoice.
 func (q *Queries) MonthsAgainstInvoices(ctx context.Context, watermark time.Time) ([]MonthsAgainstInvoicesRow, error) {
 	rows, err := q.db.Query(ctx, monthsAgainstInvoices, watermark)
 	if err != nil {

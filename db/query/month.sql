@@ -46,7 +46,9 @@ SELECT count(*) FROM quarantine WHERE resolved_at IS NULL AND created_at < sqlc.
 SELECT at, watermark, unexplained FROM reconcile_runs ORDER BY at DESC LIMIT 1;
 
 -- name: MonthInvoices :one
--- Whether a month's invoices are made (months from before invoicing have none), and how many are not final.
+-- Whether a month's invoices are made (months from before invoicing have none), how many are not final, and when the last one
+-- became so.
 SELECT (EXISTS (SELECT FROM invoice_months m WHERE m.month = sqlc.arg(month)::date)
         OR sqlc.arg(month)::date < (SELECT first_month FROM invoicing))::bool AS made,
-       (SELECT count(*) FROM invoices i WHERE i.month = sqlc.arg(month)::date AND i.state IN ('draft', 'ready')) AS drafts;
+       (SELECT count(*) FROM invoices i WHERE i.month = sqlc.arg(month)::date AND i.state IN ('draft', 'ready')) AS drafts,
+       coalesce((SELECT max(i.finalized_at) FROM invoices i WHERE i.month = sqlc.arg(month)::date), '0001-01-01')::timestamptz AS final_at;
