@@ -42,7 +42,8 @@ func (s *Service) UpdateOrg(ctx context.Context, by Actor, id ids.ID, c OrgChang
 	return org, err
 }
 
-// SuspendOrg refuses the organization's requests from now on. Operators only. It is no error to do it twice.
+// SuspendOrg refuses the organization's requests from now on. Operators only. Again makes it another suspension: whoever made
+// the one before (dunning) does not end this one.
 func (s *Service) SuspendOrg(ctx context.Context, by Actor, id ids.ID) (Org, error) {
 	now := s.now()
 	return s.setSuspended(ctx, by, id, "org.suspend", &now)
@@ -58,8 +59,12 @@ func (s *Service) setSuspended(ctx context.Context, by Actor, id ids.ID, action 
 		return Org{}, err
 	}
 	err = s.changeOrg(ctx, by, id, action, func(rows *q.Queries, old q.Org) (q.Org, error) {
-		if (old.SuspendedAt == nil) == (at == nil) {
+		switch {
+		case at == nil && old.SuspendedAt == nil:
 			return old, nil
+		case at != nil && old.SuspendedAt != nil && !at.After(*old.SuspendedAt):
+			later := old.SuspendedAt.Add(time.Microsecond) // it must differ, whatever clocks say
+			at = &later
 		}
 		return rows.SetOrgSuspended(ctx, q.SetOrgSuspendedParams{OrgID: id, SuspendedAt: at})
 	}, &org)
@@ -91,7 +96,7 @@ func (s *Service) changeOrg(ctx context.Context, by Actor, id ids.ID, action str
 }
 
 func (o Org) equal(p Org) bool {
-	sameSuspension := (o.SuspendedAt == nil) == (p.SuspendedAt == nil)
+	sameSuspension := o.SuspendedAt == p.SuspendedAt || o.SuspendedAt != nil && p.SuspendedAt != nil && o.SuspendedAt.Equal(*p.SuspendedAt)
 	o.SuspendedAt, p.SuspendedAt = nil, nil
 	return sameSuspension && o == p
 }

@@ -17,139 +17,100 @@ import (
 	"millrace/tenants/audit"
 )
 
-// Reminders, in days since the money should have come: since an invoice is overdue, or its card was declined.
-const (
-	remindFirst  int32 = 0
-	remindAgain  int32 = 3
-	remindLast   int32 = 7
-	limitAfter   int32 = 14 // nothing more is used on the credit limit
-	suspendAfter int32 = 30
-)
+const dunningBatch = 100 // organizations
 
-// dunningSteps are in their order.
-var dunningSteps = []int32{remindFirst, remindAgain, remindLast, limitAfter, suspendAfter}
-
-const dunningBatch = 100
-
-// dunned is what a step did, so that it can be undone.
+// dunned is what else is known of a step.
 type dunned struct {
-	Skipped     bool       `json:"skipped,omitempty"`  // a later reminder was due already
-	WasNano     *int64     `json:"was_nano,omitempty"` // the credit limit before
-	SetNano     *int64     `json:"set_nano,omitempty"` // ... and since
-	SuspendedAt *time.Time `json:"suspended_at,omitempty"`
+	Skipped bool `json:"skipped,omitempty"` // a later step was due already
 }
 
 // Dun reminds whoever does not pay, each step once, and undoes what was done when the money is there. It needs no payment
-// provider.
+// provider. An organization that fails keeps none of the others.
 func (c *Collector) Dun(ctx context.Context) error {
-	errs := []error{c.undoSettled(ctx)}
-	now := c.s.now()
+	var errs []error
 	for after := ids.Nil; ctx.Err() == nil; {
-		var rows []q.DunnableInvoicesRow
+		var orgs []ids.ID
 		err := c.s.c.DB.InTx(ctx, db.System().ReadOnly(), func(tx pgx.Tx) (err error) {
-			rows, err = q.New(tx).DunnableInvoices(ctx, q.DunnableInvoicesParams{Now: now, After: after, MaxRows: dunningBatch})
+			orgs, err = q.New(tx).DunnedOrgs(ctx, q.DunnedOrgsParams{Now: c.s.now(), After: after, MaxRows: dunningBatch})
 			return err
 		})
 		if err != nil {
 			return errors.Join(append(errs, fmt.Errorf("invoice: who does not pay: %w", err))...)
 		}
-		if len(rows) == 0 {
+		if len(orgs) == 0 {
 			break
 		}
-		for _, r := range rows {
-			after = r.ID
-			if last := lastStep(r.Since, now); last > r.Done {
-				errs = append(errs, c.dun(ctx, r.OrgID, r.ID))
-			}
+		for _, org := range orgs {
+			after = org
+			errs = append(errs, named("remind", c.dun(ctx, org)))
 		}
 	}
 	return errors.Join(append(errs, ctx.Err())...)
 }
 
-// lastStep is the latest step that is due; -1 = none.
-func lastStep(since, now time.Time) int32 {
-	last := int32(-1)
-	for _, s := range dunningSteps {
-		if !now.Before(since.Add(time.Duration(s) * 24 * time.Hour)) {
-			last = s
-		}
+// dun does what is due about an organization, in one transaction. Most turns find nothing and lock nothing.
+func (c *Collector) dun(ctx context.Context, org ids.ID) error {
+	var d *dunning
+	err := c.s.c.DB.InTx(ctx, db.System().ReadOnly(), func(tx pgx.Tx) (err error) {
+		d, err = c.dunningOf(ctx, q.New(tx), org)
+		return err
+	})
+	if err != nil || !d.due() {
+		return err
 	}
-	return last
-}
-
-// dun takes every step of an invoice that is due, in one transaction.
-func (c *Collector) dun(ctx context.Context, org, id ids.ID) error {
-	changed := false
-	err := c.s.system(ctx, func(tx pgx.Tx, r *q.Queries) error {
-		inv, push, done, err := c.lockDunning(ctx, r, org, id)
-		if err != nil || State(inv.State) != Open {
-			return err
-		}
-		since := *inv.DueAt
-		if push.FailedAt != nil && push.FailedAt.Before(since) {
-			since = *push.FailedAt
-		}
-		last := lastStep(since, c.s.now())
-		for _, step := range dunningSteps {
-			if step > last || done[step] {
-				continue
-			}
-			if err := c.takeStep(ctx, tx, inv, push, step, last); err != nil {
+	err = c.s.system(ctx, func(tx pgx.Tx, r *q.Queries) (err error) {
+		for _, lock := range []func(context.Context, ids.ID) error{r.LockApprovals, r.LockDunnedInvoices, r.LockDunnedOrg} { // in db/query/dunning.sql's order
+			if err := lock(ctx, org); err != nil {
 				return err
 			}
-			changed = changed || step >= limitAfter
 		}
-		return nil
+		if d, err = c.dunningOf(ctx, r, org); err != nil {
+			return err
+		}
+		return c.act(ctx, tx, org, d)
 	})
-	if err == nil && changed {
+	if err == nil && d.moves() {
 		c.notice(ctx, org)
 	}
-	return named("remind", err)
+	return err
 }
 
-// lockDunning locks an invoice and reads what was done about it.
-func (c *Collector) lockDunning(ctx context.Context, r *q.Queries, org, id ids.ID) (inv q.Invoice, push q.InvoicePush, done map[int32]bool, err error) {
-	if inv, err = r.LockInvoice(ctx, q.LockInvoiceParams{OrgID: org, ID: id}); err != nil {
-		return inv, push, nil, tenants.Found(err, "invoice")
+// dunningOf reads what there is, and plans.
+func (c *Collector) dunningOf(ctx context.Context, r *q.Queries, org ids.ID) (*dunning, error) {
+	rows, err := r.DunnedInvoices(ctx, org)
+	if err != nil {
+		return nil, err
 	}
-	if push, err = r.InvoicePush(ctx, q.InvoicePushParams{OrgID: org, InvoiceID: id}); err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return inv, push, nil, err
+	d := &dunning{now: c.s.now()}
+	for _, row := range rows {
+		d.list = append(d.list, &dunnable{DunnedInvoicesRow: row})
 	}
-	steps, err := r.DunningSteps(ctx, q.DunningStepsParams{OrgID: org, InvoiceID: id})
-	done = make(map[int32]bool, len(steps))
-	for _, s := range steps {
-		done[s.Step] = s.UndoneAt == nil
+	if d.was, err = r.DunnedOrg(ctx, org); err != nil {
+		return nil, tenants.Found(err, "organization")
 	}
-	return inv, push, done, err
+	d.plan()
+	return d, nil
 }
 
-func (c *Collector) takeStep(ctx context.Context, tx pgx.Tx, inv q.Invoice, push q.InvoicePush, step, last int32) error {
-	var d dunned
-	var err error
-	switch {
-	case step == limitAfter:
-		d, err = c.cutLimit(ctx, tx, inv)
-	case step == suspendAfter:
-		d, err = c.suspend(ctx, tx, inv)
-	default:
-		d.Skipped = step < min(last, remindLast)
-	}
+// takeStep notes a step, and writes to people when it is the latest that holds: what a worker that was away missed is no news.
+func (c *Collector) takeStep(ctx context.Context, tx pgx.Tx, x *dunnable, step int32) error {
+	latest := step == x.lastInForce()
+	raw, err := json.Marshal(dunned{Skipped: !latest && step < limitAfter})
 	if err != nil {
 		return err
 	}
-	raw, err := json.Marshal(d)
-	if err != nil {
+	inv := x.Invoice
+	err = q.New(tx).InsertDunningStep(ctx, q.InsertDunningStepParams{OrgID: inv.OrgID, InvoiceID: inv.ID, Step: step, Details: raw, DoneAt: c.s.now()})
+	if err != nil || !latest && step < limitAfter {
 		return err
 	}
-	n, err := q.New(tx).InsertDunningStep(ctx, q.InsertDunningStepParams{OrgID: inv.OrgID, InvoiceID: inv.ID, Step: step, Details: raw, DoneAt: c.s.now()})
-	if err != nil || n == 0 || d.Skipped {
-		return err
-	}
-	if err := c.mailStep(ctx, tx, inv, push, step); err != nil {
-		return err
+	if latest {
+		if err := c.mailStep(ctx, tx, x, step); err != nil {
+			return err
+		}
 	}
 	return audit.Append(ctx, tx, tenants.System(), audit.Change{Org: inv.OrgID, Action: "invoice.remind", Target: ids.Format(ids.Invoice, inv.ID),
-		After: map[string]any{"number": *inv.Number, "day": step, "did": d}, At: c.s.now()})
+		After: map[string]any{"number": *inv.Number, "day": step}, At: c.s.now()})
 }
 
 // notice makes gateways and open pages look again, after the commit.

@@ -146,7 +146,7 @@ func TestUndoingLeavesWhatOthersDecided(t *testing.T) {
 		t.Fatalf("limit %s, suspended %t", s.limit(), s.suspended())
 	}
 	pay(first, 100_00)
-	if s.limit() != usd(100_00) || !s.suspended() {
+	if s.limit() != usd(50_00) || !s.suspended() {
 		t.Errorf("the second is not paid: limit %s, suspended %t", s.limit(), s.suspended())
 	}
 	pay(second, 50_00)

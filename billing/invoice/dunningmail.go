@@ -10,10 +10,14 @@ import (
 )
 
 // mailStep writes to everyone who looks after the organization's money, in the caller's transaction.
-func (c *Collector) mailStep(ctx context.Context, tx pgx.Tx, inv q.Invoice, push q.InvoicePush, step int32) error {
+func (c *Collector) mailStep(ctx context.Context, tx pgx.Tx, x *dunnable, step int32) error {
+	inv, back := x.Invoice, x.ClawedCents > 0
 	due, number := dollars(unpaid(inv)), *inv.Number
-	subject, text := "Invoice "+number+" is overdue", fmt.Sprintf("%s of invoice %s should have been paid by %s.", due, number, inv.DueAt.UTC().Format("2 January 2006"))
-	if push.FailedAt != nil && c.s.now().Before(*inv.DueAt) {
+	subject, text := "Invoice "+number+" is overdue", fmt.Sprintf("%s of invoice %s should have been paid by %s.", due, number, date(*inv.DueAt))
+	switch {
+	case x.ReopenedAt != nil:
+		subject, text = "Invoice "+number+" is due again", fmt.Sprintf("A payment of invoice %s went back on %s: %s are due again.", number, date(*x.ReopenedAt), due)
+	case x.FailedAt != nil && c.s.now().Before(*inv.DueAt):
 		subject, text = "Your card was declined for invoice "+number, fmt.Sprintf("Your card was declined when %s of invoice %s were charged. Pay on the invoice's page, or give another card.", due, number)
 	}
 	switch step {
@@ -21,7 +25,9 @@ func (c *Collector) mailStep(ctx context.Context, tx pgx.Tx, inv q.Invoice, push
 		subject = "Reminder: invoice " + number
 	case remindLast:
 		subject = "Last reminder: invoice " + number
-		text += fmt.Sprintf(" Without the payment, nothing more can be used on your credit limit from day %d on, and your API keys stop working on day %d.", limitAfter, suspendAfter)
+		if x.restricts() {
+			text += fmt.Sprintf(" Without the payment, nothing more can be used on your credit limit from day %d on, and your API keys stop working on day %d.", limitAfter, suspendAfter)
+		}
 	case limitAfter:
 		subject = "Nothing more can be used on your credit limit"
 		text += " Until it is paid, only prepaid credit can be used."
@@ -29,14 +35,21 @@ func (c *Collector) mailStep(ctx context.Context, tx pgx.Tx, inv q.Invoice, push
 		subject = "Your API keys are suspended"
 		text += " Until it is paid, requests are refused. Everything works again by itself soon after the payment."
 	}
-	if push.Url != "" && c.On() {
-		text += "\n\nPay here: " + push.Url
+	switch {
+	case back: // the payment provider's page shows it as paid
+		text += "\n\nPay by bank transfer, with the invoice's number."
+	case x.Url != "" && c.On():
+		text += "\n\nPay here: " + x.Url
 	}
 	return c.mail(ctx, tx, inv, subject, text)
 }
 
 func (c *Collector) mailUndone(ctx context.Context, tx pgx.Tx, inv q.Invoice) error {
-	return c.mail(ctx, tx, inv, "Thank you: invoice "+*inv.Number+" is settled", "What was restricted because of it works again.")
+	subject := "Thank you: invoice " + *inv.Number + " is settled"
+	if unpaid(inv) > 0 {
+		subject = "Thank you for your payment of invoice " + *inv.Number
+	}
+	return c.mail(ctx, tx, inv, subject, "What was restricted because of it works again.")
 }
 
 // mail writes to whoever invoices go to, and says that no money moves where that is so.

@@ -164,6 +164,7 @@ func (s *Service) move(ctx context.Context, tx pgx.Tx, row q.Invoice) (q.Invoice
 	case row.CreditedCents == row.TotalCents && row.TotalCents > 0:
 		state = Void
 	}
+	reopened := state == Open && row.SettledAt != nil
 	if row.State = string(state); state == Open {
 		row.SettledAt = nil
 	} else if row.SettledAt == nil {
@@ -174,6 +175,11 @@ func (s *Service) move(ctx context.Context, tx pgx.Tx, row q.Invoice) (q.Invoice
 		RelievedCents: row.RelievedCents, GivenUpCents: row.GivenUpCents, SettledAt: row.SettledAt})
 	if err != nil {
 		return row, fmt.Errorf("invoice: move: %w", err)
+	}
+	if reopened {
+		if err := s.reopen(ctx, tx, after); err != nil {
+			return row, err
+		}
 	}
 	return after, nil
 }

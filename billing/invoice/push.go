@@ -105,7 +105,7 @@ func (c *Collector) collectionOf(inv q.Invoice, p q.InvoicePush) Collection {
 	if p.NextAt != nil {
 		out.Next = *p.NextAt
 	}
-	if open := State(inv.State) == Open || State(inv.State) == Uncollectible; open && c.On() && out.State != PushStopped {
+	if open := State(inv.State) == Open || State(inv.State) == Uncollectible; open && c.On() && out.State != PushStopped && p.ClawedCents == 0 { // what went back is shown as paid there
 		out.URL = p.Url
 	}
 	out.PDF = p.PdfUrl
@@ -119,6 +119,8 @@ func (c *Collector) collectionOf(inv q.Invoice, p q.InvoicePush) Collection {
 		out.Sentence = "The sum is too small for a card. Pay by bank transfer, with the invoice's number."
 	case out.State == PushStopped:
 		out.Sentence = "Card payment of this invoice is on hold. Pay by bank transfer, with the invoice's number, or ask support."
+	case p.ClawedCents > 0:
+		out.Sentence = "A payment of this invoice went back. Pay by bank transfer, with the invoice's number."
 	case out.State != PushAsked:
 		out.Sentence = "The page to pay is being made."
 	case p.FailedAt != nil:

@@ -42,13 +42,7 @@ const looks = 8
 func targets(push q.InvoicePush, notes []q.CreditNote, seen TillState) q.InvoicePush {
 	next := push
 	next.ReceivedCents = max(push.ReceivedCents, seen.Paid)
-	ours := int64(0) // what credit notes send back; their own booking has moved it
-	for _, n := range notes {
-		if Back(n.Back) == BackByStripe {
-			ours += n.Cents - n.RelievedCents
-		}
-	}
-	next.ClawedCents = min(next.ReceivedCents, max(seen.Refunded-ours, 0)+max(seen.Disputed, 0))
+	next.ClawedCents = min(next.ReceivedCents, refunds(notes, seen)+max(seen.Disputed, 0))
 	if next.FeeCents == 0 {
 		next.FeeCents = max(seen.Fee, 0)
 	}
@@ -80,7 +74,7 @@ func (c *Collector) book(ctx context.Context, tx pgx.Tx, push q.InvoicePush, see
 			return inv, err
 		}
 	}
-	back := fmt.Sprintf("%s:back:%d", seen.Ref, next.Clawbacks)
+	before, back := inv, fmt.Sprintf("%s:back:%d", seen.Ref, next.Clawbacks)
 	switch delta := next.ClawedCents - push.ClawedCents; {
 	case delta > 0:
 		taken := min(delta, inv.PaidCents)
@@ -92,6 +86,9 @@ func (c *Collector) book(ctx context.Context, tx pgx.Tx, push q.InvoicePush, see
 		if inv, _, err = c.s.settle(ctx, tx, tenants.System(), inv, arrival{cents: -delta, method: byStripe, reference: "back: " + paymentOf(seen), key: back, at: c.s.now()}); err != nil {
 			return inv, err
 		}
+	}
+	if err := c.keepRefunded(ctx, tx, before, inv, min(refunds(notes, seen), next.TakenCents)); err != nil {
+		return inv, err
 	}
 	if err := c.bookFee(ctx, tx, inv, push, next); err != nil {
 		return inv, err

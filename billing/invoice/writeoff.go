@@ -60,5 +60,8 @@ func (d writeOffDeed) Do(ctx context.Context, tx pgx.Tx, by tenants.Actor, reque
 	if _, err := s.move(ctx, tx, moved); err != nil {
 		return err
 	}
+	if err := s.lowerLimit(ctx, tx, row.OrgID, request.Amount); err != nil {
+		return err
+	}
 	return s.audit(ctx, tx, by, row.OrgID, "invoice.write_off", row.ID, nil, map[string]any{"number": *row.Number, "cents": int64(request.Amount / NanoPerCent), "reason": strings.TrimSpace(request.Reason)})
 }

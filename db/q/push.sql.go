@@ -26,7 +26,7 @@ type BeginInvoicePushesParams struct {
 	Least int64
 }
 
-// Invoices at the payment provider, and dunning. Lock order: invoices, invoice_pushes, then what db/query/invoice.sql says.
+// Invoices at the payment provider. Lock order: invoices, invoice_pushes, then what db/query/invoice.sql says.
 // Every open invoice that is worth a payment gets its row.
 func (q *Queries) BeginInvoicePushes(ctx context.Context, arg BeginInvoicePushesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, beginInvoicePushes, arg.Now, arg.Least)
@@ -137,117 +137,6 @@ func (q *Queries) ClaimDuePush(ctx context.Context, arg ClaimDuePushParams) (Inv
 		&i.FeeCents,
 	)
 	return i, err
-}
-
-const dunnableInvoices = `-- name: DunnableInvoices :many
-SELECT i.org_id, i.id, LEAST(i.due_at, p.failed_at)::timestamptz AS since,
-       COALESCE((SELECT max(d.step) FROM invoice_dunning d WHERE d.org_id = i.org_id AND d.invoice_id = i.id AND d.undone_at IS NULL), -1)::int AS done
-FROM invoices i LEFT JOIN invoice_pushes p ON p.org_id = i.org_id AND p.invoice_id = i.id
-WHERE i.state = 'open' AND LEAST(i.due_at, p.failed_at) <= $1::timestamptz AND i.id > $2
-ORDER BY i.id LIMIT $3
-`
-
-type DunnableInvoicesParams struct {
-	Now     time.Time
-	After   ids.ID
-	MaxRows int32
-}
-
-type DunnableInvoicesRow struct {
-	OrgID ids.ID
-	ID    ids.ID
-	Since time.Time
-	Done  int32
-}
-
-// Open invoices whose money should have come by now, and what was done about it.
-func (q *Queries) DunnableInvoices(ctx context.Context, arg DunnableInvoicesParams) ([]DunnableInvoicesRow, error) {
-	rows, err := q.db.Query(ctx, dunnableInvoices, arg.Now, arg.After, arg.MaxRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []DunnableInvoicesRow
-	for rows.Next() {
-		var i DunnableInvoicesRow
-		if err := rows.Scan(
-			&i.OrgID,
-			&i.ID,
-			&i.Since,
-			&i.Done,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const dunningSteps = `-- name: DunningSteps :many
-SELECT org_id, invoice_id, step, details, done_at, undone_at FROM invoice_dunning WHERE org_id = $1 AND invoice_id = $2 ORDER BY step
-`
-
-type DunningStepsParams struct {
-	OrgID     ids.ID
-	InvoiceID ids.ID
-}
-
-func (q *Queries) DunningSteps(ctx context.Context, arg DunningStepsParams) ([]InvoiceDunning, error) {
-	rows, err := q.db.Query(ctx, dunningSteps, arg.OrgID, arg.InvoiceID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []InvoiceDunning
-	for rows.Next() {
-		var i InvoiceDunning
-		if err := rows.Scan(
-			&i.OrgID,
-			&i.InvoiceID,
-			&i.Step,
-			&i.Details,
-			&i.DoneAt,
-			&i.UndoneAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const insertDunningStep = `-- name: InsertDunningStep :execrows
-INSERT INTO invoice_dunning AS d (org_id, invoice_id, step, details, done_at) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (org_id, invoice_id, step) DO UPDATE SET details = excluded.details, done_at = excluded.done_at, undone_at = NULL WHERE d.undone_at IS NOT NULL
-`
-
-type InsertDunningStepParams struct {
-	OrgID     ids.ID
-	InvoiceID ids.ID
-	Step      int32
-	Details   []byte
-	DoneAt    time.Time
-}
-
-// A step that was undone can be taken again: the money went back.
-func (q *Queries) InsertDunningStep(ctx context.Context, arg InsertDunningStepParams) (int64, error) {
-	result, err := q.db.Exec(ctx, insertDunningStep,
-		arg.OrgID,
-		arg.InvoiceID,
-		arg.Step,
-		arg.Details,
-		arg.DoneAt,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
 }
 
 const insertInvoiceCheck = `-- name: InsertInvoiceCheck :exec
@@ -468,31 +357,6 @@ func (q *Queries) LockInvoicePush(ctx context.Context, arg LockInvoicePushParams
 	return i, err
 }
 
-const otherDunning = `-- name: OtherDunning :one
-SELECT org_id, invoice_id, step, details, done_at, undone_at FROM invoice_dunning WHERE org_id = $1 AND step = $2 AND invoice_id <> $3 AND undone_at IS NULL AND details <> '{}' ORDER BY done_at, invoice_id LIMIT 1
-`
-
-type OtherDunningParams struct {
-	OrgID     ids.ID
-	Step      int32
-	InvoiceID ids.ID
-}
-
-// The same step in force because of another invoice: what it found is what to go back to.
-func (q *Queries) OtherDunning(ctx context.Context, arg OtherDunningParams) (InvoiceDunning, error) {
-	row := q.db.QueryRow(ctx, otherDunning, arg.OrgID, arg.Step, arg.InvoiceID)
-	var i InvoiceDunning
-	err := row.Scan(
-		&i.OrgID,
-		&i.InvoiceID,
-		&i.Step,
-		&i.Details,
-		&i.DoneAt,
-		&i.UndoneAt,
-	)
-	return i, err
-}
-
 const pushByPayment = `-- name: PushByPayment :one
 SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents FROM invoice_pushes WHERE payment_id = $1
 `
@@ -669,52 +533,6 @@ func (q *Queries) SetChargeInvoices(ctx context.Context, arg SetChargeInvoicesPa
 	var i SetChargeInvoicesRow
 	err := row.Scan(&i.CardBrand, &i.CardLast4)
 	return i, err
-}
-
-const settledDunning = `-- name: SettledDunning :many
-SELECT DISTINCT d.org_id, d.invoice_id FROM invoice_dunning d JOIN invoices i ON i.org_id = d.org_id AND i.id = d.invoice_id
-WHERE d.undone_at IS NULL AND i.state IN ('paid', 'void') ORDER BY d.invoice_id LIMIT $1
-`
-
-type SettledDunningRow struct {
-	OrgID     ids.ID
-	InvoiceID ids.ID
-}
-
-// Steps that are in force although nothing is owed any more.
-func (q *Queries) SettledDunning(ctx context.Context, maxRows int32) ([]SettledDunningRow, error) {
-	rows, err := q.db.Query(ctx, settledDunning, maxRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SettledDunningRow
-	for rows.Next() {
-		var i SettledDunningRow
-		if err := rows.Scan(&i.OrgID, &i.InvoiceID); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const undoDunningSteps = `-- name: UndoDunningSteps :exec
-UPDATE invoice_dunning SET undone_at = $3 WHERE org_id = $1 AND invoice_id = $2 AND undone_at IS NULL
-`
-
-type UndoDunningStepsParams struct {
-	OrgID     ids.ID
-	InvoiceID ids.ID
-	UndoneAt  *time.Time
-}
-
-func (q *Queries) UndoDunningSteps(ctx context.Context, arg UndoDunningStepsParams) error {
-	_, err := q.db.Exec(ctx, undoDunningSteps, arg.OrgID, arg.InvoiceID, arg.UndoneAt)
-	return err
 }
 
 const wakeChangedPushes = `-- name: WakeChangedPushes :exec

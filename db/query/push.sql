@@ -1,4 +1,4 @@
--- Invoices at the payment provider, and dunning. Lock order: invoices, invoice_pushes, then what db/query/invoice.sql says.
+-- Invoices at the payment provider. Lock order: invoices, invoice_pushes, then what db/query/invoice.sql says.
 
 -- name: BeginInvoicePushes :execrows
 -- Every open invoice that is worth a payment gets its row.
@@ -68,31 +68,3 @@ INSERT INTO invoice_checks (id, at, invoices, differences, problem) VALUES ($1, 
 
 -- name: LastInvoiceCheck :one
 SELECT * FROM invoice_checks ORDER BY at DESC, id DESC LIMIT 1;
-
--- name: DunnableInvoices :many
--- Open invoices whose money should have come by now, and what was done about it.
-SELECT i.org_id, i.id, LEAST(i.due_at, p.failed_at)::timestamptz AS since,
-       COALESCE((SELECT max(d.step) FROM invoice_dunning d WHERE d.org_id = i.org_id AND d.invoice_id = i.id AND d.undone_at IS NULL), -1)::int AS done
-FROM invoices i LEFT JOIN invoice_pushes p ON p.org_id = i.org_id AND p.invoice_id = i.id
-WHERE i.state = 'open' AND LEAST(i.due_at, p.failed_at) <= sqlc.arg(now)::timestamptz AND i.id > sqlc.arg(after)
-ORDER BY i.id LIMIT sqlc.arg(max_rows);
-
--- name: SettledDunning :many
--- Steps that are in force although nothing is owed any more.
-SELECT DISTINCT d.org_id, d.invoice_id FROM invoice_dunning d JOIN invoices i ON i.org_id = d.org_id AND i.id = d.invoice_id
-WHERE d.undone_at IS NULL AND i.state IN ('paid', 'void') ORDER BY d.invoice_id LIMIT sqlc.arg(max_rows);
-
--- name: DunningSteps :many
-SELECT * FROM invoice_dunning WHERE org_id = $1 AND invoice_id = $2 ORDER BY step;
-
--- name: InsertDunningStep :execrows
--- A step that was undone can be taken again: the money went back.
-INSERT INTO invoice_dunning AS d (org_id, invoice_id, step, details, done_at) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (org_id, invoice_id, step) DO UPDATE SET details = excluded.details, done_at = excluded.done_at, undone_at = NULL WHERE d.undone_at IS NOT NULL;
-
--- name: UndoDunningSteps :exec
-UPDATE invoice_dunning SET undone_at = $3 WHERE org_id = $1 AND invoice_id = $2 AND undone_at IS NULL;
-
--- name: OtherDunning :one
--- The same step in force because of another invoice: what it found is what to go back to.
-SELECT * FROM invoice_dunning WHERE org_id = $1 AND step = $2 AND invoice_id <> $3 AND undone_at IS NULL AND details <> '{}' ORDER BY done_at, invoice_id LIMIT 1;
