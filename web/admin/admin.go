@@ -82,6 +82,8 @@ type Writer interface {
 	DismissQuarantined(ctx context.Context, who session.Viewer, id ids.ID, why string) error
 	// CloseMonth keeps a month as it is. typed is its name; the form's field is confirm.
 	CloseMonth(ctx context.Context, who session.Viewer, start time.Time, typed string) error
+	// DraftMonth looks a frozen month through again for who owes something and has no final invoice; made is how many drafts came of it.
+	DraftMonth(ctx context.Context, who session.Viewer, start time.Time) (made int, err error)
 	// SetGPUPrice says what a GPU-hour of a fleet costs from now on. The form's field is price.
 	SetGPUPrice(ctx context.Context, who session.Viewer, f margin.Fleet, gpuHour money.Nano) error
 	// JoinToken makes a one-time token and the command line that uses it on a new host; "" lets a name be made up. The name

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"net/http"
+	"strconv"
 
 	"github.com/labstack/echo/v4"
 
@@ -18,6 +19,7 @@ func (p *pages) registerMonths(g *echo.Group, in func(echo.HandlerFunc) echo.Han
 	g.GET(monthsTop+"/:month", in(p.month))
 	g.GET(monthsTop+"/:month/close", in(p.closeForm))
 	g.POST(monthsTop+"/:month/close", in(p.closeMonth))
+	g.POST(monthsTop+"/:month/draft", in(p.draftMonth))
 }
 
 func monthPath(m month.Month) string { return monthsTop + "/" + m.Name() }
@@ -71,6 +73,7 @@ func monthsGrid(list []month.Line) ui.Grid {
 // monthView is one month's page ready to draw.
 type monthView struct {
 	page    ui.Page
+	form    *ui.Form
 	report  month.Report
 	reasons []month.Reason
 	groups  []monthGroup
@@ -93,7 +96,9 @@ func (p *pages) findMonth(c echo.Context) (month.Report, []month.Reason, error) 
 	return p.Read.Month(c.Request().Context(), start)
 }
 
-func (p *pages) month(c echo.Context) error {
+func (p *pages) month(c echo.Context) error { return p.showMonth(c, http.StatusOK, &ui.Form{}) }
+
+func (p *pages) showMonth(c echo.Context, status int, f *ui.Form) error {
 	r, reasons, err := p.findMonth(c)
 	if err != nil {
 		return err
@@ -102,15 +107,18 @@ func (p *pages) month(c echo.Context) error {
 	if c.QueryParam("format") == "csv" {
 		return ui.CSV(c, "month-"+r.Name(), orgs)
 	}
-	v := monthView{report: r, reasons: reasons, orgs: orgs, csv: report.AddressOf(c).With("format", "csv"), export: Root + "/revenue/export?kind=months&month=" + r.Name(),
+	v := monthView{form: f, report: r, reasons: reasons, orgs: orgs, csv: report.AddressOf(c).With("format", "csv"), export: Root + "/revenue/export?kind=months&month=" + r.Name(),
 		page: ui.Page{Title: monthTitle(r.Month), Path: monthsTop, Up: &ui.Link{Href: monthsTop, Text: "Months"}, Lead: "Accounting month, UTC · " + monthText(r.Month)}}
 	if c.QueryParam("done") == "closed" {
 		v.page.Toast = "Closed. Its figures are kept as they are."
 	}
+	if n, err := strconv.Atoi(c.QueryParam("drafted")); err == nil && n >= 0 {
+		v.page.Toast = ui.Plural(int64(n), "invoice", "invoices") + " drafted. What adds up becomes final within a minute or two."
+	}
 	for _, name := range month.Groups {
 		v.groups = append(v.groups, monthGroup{name, figuresGrid(name, &r.Total)})
 	}
-	return ui.Render(c, http.StatusOK, monthPage(v))
+	return ui.Render(c, status, monthPage(v))
 }
 
 // figuresGrid lists the columns of a group, the last of them (a closing, or a sum) as the foot.
@@ -184,6 +192,26 @@ func (p *pages) closeMonth(c echo.Context) error {
 		return p.showClose(c, http.StatusUnprocessableEntity, f)
 	}
 	return c.Redirect(http.StatusSeeOther, monthsTop+"/"+c.Param("month")+"?done=closed")
+}
+
+// draftMonth has the invoices of a frozen month drafted again: of who owes something and has none that is final.
+func (p *pages) draftMonth(c echo.Context) error {
+	f, err := ui.ReadForm(c)
+	if err != nil {
+		return err
+	}
+	start, err := month.Parse(c.Param("month"))
+	if err != nil {
+		return notThere(err)
+	}
+	made, err := p.Write.DraftMonth(c.Request().Context(), session.Must(c), start)
+	if err != nil {
+		if !f.Absorb(err) {
+			return err
+		}
+		return p.showMonth(c, http.StatusUnprocessableEntity, f)
+	}
+	return c.Redirect(http.StatusSeeOther, monthsTop+"/"+c.Param("month")+"?drafted="+strconv.Itoa(made))
 }
 
 // reasonPath is where a reason can be looked at.

@@ -2,7 +2,9 @@ package console
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -53,10 +55,6 @@ func (p *pages) invoices(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	soFar, err := p.Bills.SoFar(ctx, who)
-	if err != nil {
-		return err
-	}
 	g, u := p.invoiceGrid(list.List), report.AddressOf(c)
 	if c.QueryParam("format") == "csv" {
 		return ui.CSV(c, "invoices", g)
@@ -68,8 +66,25 @@ func (p *pages) invoices(c echo.Context) error {
 	if list.Next != "" {
 		paging.Next = u.With("after", list.Next)
 	}
+	var soFar *invoice.Invoice
+	if i, ok := p.soFarNow(ctx, who); ok {
+		soFar = &i
+	}
 	page := ui.Page{Title: "Invoices", Path: "/billing", Up: &ui.Link{Href: "/billing", Text: "Billing"}, Lead: "What credit did not cover is invoiced by UTC calendar months."}
-	return ui.Render(c, http.StatusOK, invoicesPage(page, g, &soFar, paging, u.With("format", "csv", "after", after)))
+	return ui.Render(c, http.StatusOK, invoicesPage(page, g, soFar, paging, u.With("format", "csv", "after", after)))
+}
+
+// soFarWait is how long the list of invoices waits for the running month, which it can do without.
+const soFarWait = 3 * time.Second
+
+func (p *pages) soFarNow(ctx context.Context, who session.Viewer) (invoice.Invoice, bool) {
+	hurried, cancel := context.WithTimeout(ctx, soFarWait)
+	defer cancel()
+	i, err := p.Bills.SoFar(hurried, who)
+	if err != nil && ctx.Err() == nil {
+		slog.WarnContext(ctx, "console: the running month is not shown", "cause", err)
+	}
+	return i, err == nil
 }
 
 func (p *pages) invoiceGrid(list []invoice.Invoice) ui.Grid {

@@ -23,6 +23,11 @@ func (b business) Month(ctx context.Context, start time.Time) (month.Report, []m
 	return r, reasons, err
 }
 
+// DraftMonth looks a month through again for who owes something and has no final invoice.
+func (b business) DraftMonth(ctx context.Context, who session.Viewer, start time.Time) (int, error) {
+	return b.Deps.Invoices.Draft(ctx, staff(who), start)
+}
+
 // CloseMonth keeps a month as it is.
 func (b business) CloseMonth(ctx context.Context, who session.Viewer, start time.Time, typed string) error {
 	_, err := b.Deps.Months.Close(ctx, staff(who), start, typed)

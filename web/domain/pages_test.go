@@ -193,5 +193,6 @@ func TestForms(t *testing.T) {
 		t.Error("the limits page does not tell the threshold")
 	}
 	send(s.staff, "/admin/months/2026-11/close", http.StatusUnprocessableEntity, "confirm", "2026-11")
+	send(s.staff, "/admin/months/2026-11/draft", http.StatusUnprocessableEntity)
 	send(s.staff, "/admin/units/"+ids.Format(ids.Unit, s.real)+"/detach", http.StatusSeeOther)
 }

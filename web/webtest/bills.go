@@ -2,6 +2,7 @@ package webtest
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"time"
@@ -149,6 +150,9 @@ func (f *Fixture) SoFar(context.Context, session.Viewer) (invoice.Invoice, error
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.soFarFails {
+		return invoice.Invoice{}, fmt.Errorf("webtest: the running month: %w", context.DeadlineExceeded)
+	}
 	b := f.bill(9, 0, month, invoice.Ready, 0)
 	b.ID = ids.Nil
 	return b.Invoice, nil

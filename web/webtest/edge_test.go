@@ -46,6 +46,16 @@ func TestHeadWorksWhereverGetDoes(t *testing.T) {
 	}
 }
 
+// The list of invoices does without the running month when that cannot be read.
+func TestInvoicesAreListedWithoutTheRunningMonth(t *testing.T) {
+	site := Start(t, Busy)
+	site.Fixture.soFarFails = true
+	resp, body := send(t, site, Member, "/billing/invoices", nil)
+	if resp.StatusCode != http.StatusOK || !strings.Contains(body, "is not known right now") || !strings.Contains(body, "INV-2026-") {
+		t.Errorf("%d: %s", resp.StatusCode, body)
+	}
+}
+
 // A cap is set on what the address names, or on nothing.
 func TestACapOfAnotherOrganizationIsNotFound(t *testing.T) {
 	site := Start(t, Busy)

@@ -133,6 +133,7 @@ func operatorPages() []Page {
 		{Name: "admin-month-close", Path: "/admin/months/2026-09/close", Who: Operator},
 		{Name: "admin-month-close-bad", Path: "/admin/months/2026-09/close", Who: Operator, Form: "confirm=september", Status: 422},
 		{Name: "admin-month-close-not", Path: "/admin/months/2026-10/close", Who: Operator},
+		{Name: "admin-month-draft-not", Path: "/admin/months/2026-11/draft", Who: Operator, Form: "again=1", Status: 422},
 		{Name: "admin-margin", Path: "/admin/margin", Who: Operator},
 		{Name: "admin-gpu-price", Path: "/admin/margin/price?provider=own&region=berlin&kind=reserved", Who: Operator},
 		{Name: "admin-gpu-price-refused", Path: "/admin/margin/price", Who: Operator, Form: "provider=own&region=berlin&kind=reserved&price=cheap", Status: 422},

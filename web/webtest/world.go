@@ -57,6 +57,7 @@ type world struct {
 	till     admin.PaymentsState
 
 	septemberClosed bool
+	soFarFails      bool // the running month cannot be read
 	bills           []bill.Bill
 	details         invoice.Details
 	contracts       []price.Contract
