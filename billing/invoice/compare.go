@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,8 +27,8 @@ const (
 
 // Difference is something that our invoices and the payment provider's do not agree about.
 type Difference struct {
-	Ref     string `json:"ref"` // the payment provider's id; "" = it knows none
-	Org     string `json:"org,omitempty"`
+	Ref     string `json:"ref"`           // the payment provider's id; "" = it knows none
+	Org     string `json:"org,omitempty"` // "" = the invoice is not known here
 	Invoice string `json:"invoice"`
 	What    string `json:"what"`
 }
@@ -69,10 +70,16 @@ type comparison struct {
 	refs map[ids.ID][]TillState // what the payment provider listed, by our invoice
 }
 
-func (k *comparison) differ(ref string, org, id ids.ID, format string, args ...any) {
-	if len(k.Differences) < maxDifferences {
-		k.Differences = append(k.Differences, Difference{Ref: ref, Org: orgName(org), Invoice: ids.Format(ids.Invoice, id), What: fmt.Sprintf(format, args...)})
+func (k *comparison) differ(ctx context.Context, ref string, org, id ids.ID, format string, args ...any) {
+	if len(k.Differences) >= maxDifferences {
+		return
 	}
+	d := Difference{Ref: ref, Invoice: ids.Format(ids.Invoice, id), What: fmt.Sprintf(format, args...)}
+	if org != ids.Nil {
+		d.Org = ids.Format(ids.Org, org)
+	}
+	k.Differences = append(k.Differences, d)
+	slog.ErrorContext(ctx, "invoice: ours and the payment provider's differ", "invoice", d.Invoice, "org", d.Org, "ref", ref, "what", d.What)
 }
 
 func (k *comparison) run(ctx context.Context) error {
@@ -97,7 +104,7 @@ func (k *comparison) run(ctx context.Context) error {
 func (k *comparison) listed(ctx context.Context, id ids.ID, list []TillState) error {
 	push, inv, err := k.read(ctx, id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		k.differ(list[0].Ref, ids.Nil, id, "the payment provider has an invoice that is not known here")
+		k.differ(ctx, list[0].Ref, ids.Nil, id, "the payment provider has an invoice that is not known here")
 		return nil
 	}
 	if err != nil {
@@ -107,7 +114,7 @@ func (k *comparison) listed(ctx context.Context, id ids.ID, list []TillState) er
 		switch {
 		case s.Ref == text(push.Ref) || s.Status == TillVoid || s.Status == TillDraft:
 		case k.At.Sub(s.Created) >= compareGrace:
-			k.differ(s.Ref, inv.OrgID, id, "the payment provider asks for %s twice: %s is %s, and ours is %s", *inv.Number, s.Ref, s.Status, text(push.Ref))
+			k.differ(ctx, s.Ref, inv.OrgID, id, "the payment provider asks for %s twice: %s is %s, and ours is %s", *inv.Number, s.Ref, s.Status, text(push.Ref))
 		}
 		if s.Ref == text(push.Ref) {
 			if err := k.one(ctx, push, inv, s); err != nil {
@@ -120,18 +127,22 @@ func (k *comparison) listed(ctx context.Context, id ids.ID, list []TillState) er
 
 // one books what a listed invoice's money did, and says what differs all the same.
 func (k *comparison) one(ctx context.Context, push q.InvoicePush, inv q.Invoice, s TillState) error {
-	if differs(push, inv, s) == "" {
-		return nil
+	what, err := k.differs(ctx, push, inv, s)
+	if err != nil || what == "" {
+		return err
 	}
-	err := k.c.Settle(ctx, push.OrgID, push.InvoiceID)
+	err = k.c.Settle(ctx, push.OrgID, push.InvoiceID)
 	if err != nil && !fault.Is(err, fault.Conflict) && !errors.Is(err, errMoved) {
 		return err
 	}
 	if push, inv, err = k.read(ctx, inv.ID); err != nil {
 		return err
 	}
-	if what := differs(push, inv, s); what != "" && k.At.Sub(push.UpdatedAt) >= compareGrace {
-		k.differ(s.Ref, inv.OrgID, inv.ID, "%s", what)
+	if what, err = k.differs(ctx, push, inv, s); err != nil {
+		return err
+	}
+	if what != "" && k.At.Sub(push.UpdatedAt) >= compareGrace {
+		k.differ(ctx, s.Ref, inv.OrgID, inv.ID, "%s", what)
 	}
 	return nil
 }
@@ -146,7 +157,29 @@ func (k *comparison) read(ctx context.Context, id ids.ID) (push q.InvoicePush, i
 	return push, inv, err
 }
 
-// differs says what does not agree; "" = everything does. Steps that are still to be taken are no difference.
+// differs is what does not agree, of the money or of the invoice; "" = everything does.
+func (k *comparison) differs(ctx context.Context, push q.InvoicePush, inv q.Invoice, s TillState) (what string, err error) {
+	if what := differs(push, inv, s); what != "" || s.Status == TillDraft {
+		return what, nil
+	}
+	var notes []q.CreditNote
+	err = k.c.s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
+		notes, err = r.CreditNotes(ctx, q.CreditNotesParams{OrgID: inv.OrgID, InvoiceID: inv.ID})
+		return err
+	})
+	if err != nil {
+		return "", named("credit notes", err)
+	}
+	switch there := targets(push, notes, s); {
+	case there.ClawedCents != push.ClawedCents:
+		what = fmt.Sprintf("%s were taken back there (refunds, disputes), and %s here", dollars(there.ClawedCents), dollars(push.ClawedCents))
+	case !sameMoney(push, there):
+		what = fmt.Sprintf("its fee is %s there and %s here", dollars(there.FeeCents), dollars(push.FeeCents))
+	}
+	return what, nil
+}
+
+// differs says what of an invoice does not agree; "" = everything does. Steps that are still to be taken are no difference.
 func differs(push q.InvoicePush, inv q.Invoice, s TillState) string {
 	switch {
 	case s.Status == TillDraft:
@@ -173,7 +206,7 @@ func (k *comparison) unlisted(ctx context.Context, since time.Time) error {
 		rows, err := r.PushesSince(ctx, since.Add(compareGrace))
 		for _, p := range rows {
 			if len(k.refs[p.InvoiceID]) == 0 && k.At.Sub(p.UpdatedAt) >= compareGrace {
-				k.differ(text(p.Ref), p.OrgID, p.InvoiceID, "the payment provider lists no such invoice")
+				k.differ(ctx, text(p.Ref), p.OrgID, p.InvoiceID, "the payment provider lists no such invoice")
 			}
 		}
 		return err
@@ -197,11 +230,4 @@ func (c *Collector) LastComparison(ctx context.Context, by tenants.Actor) (out C
 		return json.Unmarshal(row.Differences, &out.Differences)
 	})
 	return out, err
-}
-
-func orgName(o ids.ID) string {
-	if o == ids.Nil {
-		return ""
-	}
-	return ids.Format(ids.Org, o)
 }

@@ -2,6 +2,7 @@ package invoice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -111,9 +112,14 @@ func checkNote(ctx context.Context, queries *q.Queries, row q.Invoice, r credit.
 	case len(r.Reason) > maxReason:
 		return fault.New(fault.Invalid, "Give a reason of at most %d bytes.", maxReason).WithParam("reason")
 	case back == BackByStripe:
-		there, err := queries.PaidAtProvider(ctx, q.PaidAtProviderParams{OrgID: row.OrgID, InvoiceID: row.ID})
+		push, err := queries.InvoicePush(ctx, q.InvoicePushParams{OrgID: row.OrgID, InvoiceID: row.ID})
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("invoice: at the payment provider: %w", err)
+		}
+		push.OrgID, push.InvoiceID = row.OrgID, row.ID
+		there, _, err := atProvider(ctx, queries, push, push.ClawedCents)
 		if err != nil {
-			return fmt.Errorf("invoice: what was paid: %w", err)
+			return err
 		}
 		if paid := n - unpaid(row); paid > there {
 			return fault.New(fault.Conflict, "Only %s USD of it were paid by the payment provider.", nano(there)).WithCode("not_paid_there").WithParam("back")

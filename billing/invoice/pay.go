@@ -43,6 +43,9 @@ type Payment struct {
 	ReceivedAt time.Time
 	By         string
 	Txn        ids.ID
+
+	ReversedAt  time.Time // zero = it stands
+	ReversedWhy string
 }
 
 // The ways that money comes.
@@ -77,6 +80,7 @@ func (s *Service) RecordPayment(ctx context.Context, by tenants.Actor, org, id i
 // arrival is money that came for an invoice.
 type arrival struct {
 	cents, fee     int64
+	again          bool // it went back before: a dispute was won, a refund failed
 	method         string
 	reference, key string
 	at             time.Time
@@ -130,7 +134,11 @@ func (s *Service) settle(ctx context.Context, tx pgx.Tx, by tenants.Actor, row q
 	if a.method == byStripe {
 		from = ledger.StripeClearing
 	}
-	t := ledger.Txn{ID: id, Org: row.OrgID, Kind: ledger.Payment, Memo: "Payment of " + *row.Number, Key: "invoice:" + row.ID.String() + ":paid:" + a.method + ":" + a.key,
+	kind, memo := ledger.Payment, "Payment of "+*row.Number
+	if a.again { // as what took it back was booked: nothing was returned in the end
+		kind, memo = ledger.Refund, "Payment came again, "+*row.Number
+	}
+	t := ledger.Txn{ID: id, Org: row.OrgID, Kind: kind, Memo: memo, Key: "invoice:" + row.ID.String() + ":paid:" + a.method + ":" + a.key,
 		Entries: []ledger.Entry{ledger.Debit(from, nano(a.cents)), ledger.Credit(ledger.Receivable, nano(pays)), ledger.Credit(ledger.BadDebt, nano(recovers)),
 			ledger.Credit(ledger.PrepaidPaid, nano(excess)), ledger.Debit(ledger.Fees, nano(a.fee)), ledger.Credit(from, nano(a.fee))}}
 	if err := s.post(ctx, tx, t); err != nil {
@@ -180,6 +188,9 @@ func (s *Service) move(ctx context.Context, tx pgx.Tx, row q.Invoice) (q.Invoice
 		if err := s.reopen(ctx, tx, after); err != nil {
 			return row, err
 		}
+	}
+	if err := q.New(tx).FlagPush(ctx, q.FlagPushParams{OrgID: row.OrgID, InvoiceID: row.ID}); err != nil {
+		return row, fmt.Errorf("invoice: wake the collector: %w", err)
 	}
 	return after, nil
 }

@@ -10,6 +10,7 @@ import (
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/money"
+	"millrace/tenants"
 )
 
 // billed is a customer with a final invoice of so many dollars.
@@ -115,6 +116,7 @@ func TestASecondOperatorApprovesLargeNotes(t *testing.T) {
 	w := newWorld(t)
 	c, i := w.billed(3000)
 	ctx := t.Context()
+	operator, second := tenants.Actor{Operator: true, User: ids.New()}, tenants.Actor{Operator: true, User: ids.New()}
 	out, err := w.invoices.CreditNote(ctx, operator, c.org, i.ID, invoice.NoteInput{Cents: 1500_00, Reason: "An outage.", IdempotencyKey: "n"})
 	if err != nil || out.Request.State != credit.Waiting || out.Invoice.Credited != 0 {
 		t.Fatalf("%+v, %v", out, err)

@@ -165,8 +165,8 @@ func (c *Collector) Problems(ctx context.Context, by tenants.Actor) (out []Stuck
 	return out, wrapped("problems at the payment provider", err)
 }
 
-// Retry looks at an invoice anew, now. startOver drops what is there when it is a draft, or void, and begins again.
-// Operators only; audited.
+// Retry looks at an invoice anew, now, in the same words: what is under way is not done twice. startOver drops what is there
+// when it is a draft, void, or not known any more, and begins again. Operators only; audited.
 func (c *Collector) Retry(ctx context.Context, by tenants.Actor, org, id ids.ID, startOver bool) (Collection, error) {
 	switch err := by.RequireOperator(); {
 	case err != nil:
@@ -180,15 +180,19 @@ func (c *Collector) Retry(ctx context.Context, by tenants.Actor, org, id ids.ID,
 	}
 	next := v.push
 	next.Failures = 0
-	if next.Attempt++; startOver {
-		if err := c.leave(ctx, v.seen); err != nil {
+	if startOver {
+		if err := c.leave(ctx, v); err != nil {
 			return Collection{}, err
 		}
+		next.Attempt++
 		next.Ref, next.State, next.Asks, next.Url, next.PdfUrl = nil, string(PushNew), 0, "", ""
 	}
-	err = c.s.system(ctx, func(tx pgx.Tx, _ *q.Queries) error {
+	err = c.s.system(ctx, func(tx pgx.Tx, r *q.Queries) error {
 		if err := c.keep(ctx, tx, v.push, next); err != nil {
 			return err
+		}
+		if err := r.RetryCreditNotes(ctx, q.RetryCreditNotesParams{OrgID: org, InvoiceID: id}); err != nil {
+			return fmt.Errorf("invoice: credit notes: %w", err)
 		}
 		return audit.Append(ctx, tx, by, audit.Change{Org: org, Action: "invoice.push_again", Target: ids.Format(ids.Invoice, id), After: map[string]any{"start_over": startOver}, At: c.s.now()})
 	})
@@ -201,19 +205,25 @@ func (c *Collector) Retry(ctx context.Context, by tenants.Actor, org, id ids.ID,
 	return c.Collection(ctx, by, org, id)
 }
 
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
-
-func (c *Collector) leave(ctx context.Context, seen *TillState) error {
-	switch {
+// leave sees to it that what is at the payment provider asks nobody for money any more: a draft is deleted, and what is void,
+// or not known there (nil), stays so.
+func (c *Collector) leave(ctx context.Context, v view) error {
+	switch seen := v.seen; {
+	case State(v.inv.State) != Open:
+		return fault.New(fault.Conflict, "Nothing is due on this invoice.").WithCode("nothing_due")
+	case v.push.ReceivedCents > 0: // what comes for another one would not be told apart from it
+		return fault.New(fault.Conflict, "Money came for it there before. What is due now is paid by hand.").WithCode("paid_there")
 	case seen == nil || seen.Status == TillVoid:
 		return nil
 	case seen.Status == TillDraft:
 		return c.c.Till.DeleteDraft(ctx, seen.Ref)
 	}
 	return fault.New(fault.Conflict, "It is final at the payment provider. Void it there first.").WithCode("final_there")
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
 }

@@ -77,13 +77,17 @@ func (c *Collector) book(ctx context.Context, tx pgx.Tx, push q.InvoicePush, see
 	before, back := inv, fmt.Sprintf("%s:back:%d", seen.Ref, next.Clawbacks)
 	switch delta := next.ClawedCents - push.ClawedCents; {
 	case delta > 0:
-		taken := min(delta, inv.PaidCents)
+		_, excess, err := atProvider(ctx, r, next, push.ClawedCents)
+		if err != nil {
+			return inv, err
+		}
+		taken := min(delta-min(delta, excess), inv.PaidCents)
 		if inv, err = c.takeBack(ctx, tx, inv, delta, taken, back); err != nil {
 			return inv, err
 		}
 		next.TakenCents += taken
 	case delta < 0:
-		if inv, _, err = c.s.settle(ctx, tx, tenants.System(), inv, arrival{cents: -delta, method: byStripe, reference: "back: " + paymentOf(seen), key: back, at: c.s.now()}); err != nil {
+		if inv, _, err = c.s.settle(ctx, tx, tenants.System(), inv, arrival{cents: -delta, again: true, method: byStripe, reference: "back: " + paymentOf(seen), key: back, at: c.s.now()}); err != nil {
 			return inv, err
 		}
 	}
@@ -109,10 +113,21 @@ func paymentOf(seen TillState) string {
 	return seen.Ref
 }
 
-// takeBack books money that went back past every credit note: what it paid is owed again, and credit that it had become is
-// taken.
+// atProvider is what the payment provider still has of an invoice's money, in cents: of what paid it, and of what became
+// credit because nothing was due any more. clawed is what of push.ReceivedCents is booked as gone.
+func atProvider(ctx context.Context, r *q.Queries, push q.InvoicePush, clawed int64) (paid, excess int64, err error) {
+	came, err := r.CameByProvider(ctx, q.CameByProviderParams{OrgID: push.OrgID, InvoiceID: push.InvoiceID})
+	if err != nil {
+		return 0, 0, fmt.Errorf("invoice: what came by the payment provider: %w", err)
+	}
+	again := came.Paid + came.Excess - push.ReceivedCents // what went back once and came again
+	return max(came.Paid-push.TakenCents-came.Noted, 0), max(came.Excess-(clawed+again-push.TakenCents), 0), nil
+}
+
+// takeBack books money that went back past every credit note: credit that it had become is taken first, then what it paid is
+// owed again.
 func (c *Collector) takeBack(ctx context.Context, tx pgx.Tx, inv q.Invoice, cents, taken int64, key string) (q.Invoice, error) {
-	err := c.s.post(ctx, tx, ledger.Txn{Org: inv.OrgID, Kind: ledger.Payment, Memo: "Payment taken back, " + *inv.Number, Key: "invoice:" + inv.ID.String() + ":taken:" + key,
+	err := c.s.post(ctx, tx, ledger.Txn{Org: inv.OrgID, Kind: ledger.Refund, Memo: "Payment taken back, " + *inv.Number, Key: "invoice:" + inv.ID.String() + ":taken:" + key,
 		Entries: []ledger.Entry{ledger.Debit(ledger.Receivable, nano(taken)), ledger.Debit(ledger.PrepaidPaid, nano(cents-taken)), ledger.Credit(ledger.StripeClearing, nano(cents))}})
 	if err != nil {
 		return inv, err
@@ -137,6 +152,10 @@ func (c *Collector) bookFee(ctx context.Context, tx pgx.Tx, inv q.Invoice, befor
 
 // same reports that a look found nothing new about money.
 func same(a, b q.InvoicePush) bool {
-	return a.ReceivedCents == b.ReceivedCents && a.ClawedCents == b.ClawedCents && a.FeeCents == b.FeeCents && text(a.PaymentID) == text(b.PaymentID) && a.Url == b.Url && a.PdfUrl == b.PdfUrl &&
+	return sameMoney(a, b) && text(a.PaymentID) == text(b.PaymentID) && a.Url == b.Url && a.PdfUrl == b.PdfUrl &&
 		(a.FailedAt == nil) == (b.FailedAt == nil)
+}
+
+func sameMoney(a, b q.InvoicePush) bool {
+	return a.ReceivedCents == b.ReceivedCents && a.ClawedCents == b.ClawedCents && a.FeeCents == b.FeeCents
 }

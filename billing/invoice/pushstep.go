@@ -64,7 +64,7 @@ func next(v view, now time.Time) step {
 		}
 		return step{state: PushDone}
 	case TillPaid:
-		return nextPaid(v)
+		return nextPaid(v, now)
 	}
 	return nextOpen(v, now)
 }
@@ -128,21 +128,58 @@ func nextAsk(v view, now time.Time) step {
 }
 
 // nextPaid is about an invoice of which nothing remains at the payment provider.
-func nextPaid(v view) step {
+func nextPaid(v view, now time.Time) step {
+	for i := range v.notes {
+		if n := &v.notes[i]; toSend(n) && (n.TillAgainAt == nil || !n.TillAgainAt.After(now)) {
+			return step{do: note, note: n, state: PushAsked}
+		}
+	}
+	st, problem := nextReturned(v), notSent(v)
+	switch {
+	case problem == "":
+	case st.problem == "":
+		st.state, st.problem = PushAsked, problem
+	default:
+		st.problem += "; " + problem
+	}
+	return st
+}
+
+// toSend reports that the payment provider is to send back what a credit note says. Other notes are not told there: they
+// would take the room that those need.
+func toSend(n *q.CreditNote) bool {
+	return Back(n.Back) == BackByStripe && n.TillRef == nil && n.Cents > n.RelievedCents
+}
+
+// notSent says what credit notes send back and the customer does not get; "" = he gets all.
+func notSent(v view) (problem string) {
+	sent := int64(0)
+	for i := range v.notes {
+		n := &v.notes[i]
+		if Back(n.Back) == BackByStripe && n.TillRef != nil {
+			sent += n.Cents - n.RelievedCents
+		}
+		if toSend(n) && n.TillProblem != "" && problem == "" {
+			problem = fmt.Sprintf("the payment provider does not send back %s of credit note %s: %s", dollars(n.Cents-n.RelievedCents), n.Number, n.TillProblem)
+		}
+	}
+	if lost := sent - v.seen.Refunded; lost > 0 && problem == "" {
+		problem = fmt.Sprintf("%s of its credit notes did not reach the customer, a refund failed at the bank: refund it there again, or send it by hand", dollars(lost))
+	}
+	return problem
+}
+
+// nextReturned is about money that came and went again.
+func nextReturned(v view) step {
 	if State(v.inv.State) == Open {
 		due := dollars(unpaid(v.inv))
 		switch {
 		case v.push.ClawedCents > 0:
 			return step{state: PushAsked, problem: "its payment was taken back (a refund or a dispute): " + due + " are due again, to be paid by hand"}
 		case v.seen.Outside:
-			return stop("it was marked as paid at the payment provider, past it: record the payment of %s here", due)
+			return stop("it was marked as paid at the payment provider, past it, and %s are due here: record the payment, or wait for a transfer", due)
 		}
 		return stop("the payment provider says that it is paid, but %s did not arrive: a balance or a credit note was used there; credit or record them here", due)
-	}
-	for i := range v.notes {
-		if n := &v.notes[i]; n.TillRef == nil && n.Cents > n.RelievedCents {
-			return step{do: note, note: n, state: PushAsked}
-		}
 	}
 	return step{state: PushDone}
 }

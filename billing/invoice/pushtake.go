@@ -3,6 +3,7 @@ package invoice
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -29,6 +30,7 @@ func (c *Collector) take(ctx context.Context, v view, st step) (q.InvoicePush, e
 	case drop:
 		if err = c.c.Till.DeleteDraft(ctx, v.seen.Ref); err == nil {
 			after.Ref = nil
+			after.Attempt++ // its answer may be repeated
 		}
 	case send:
 		if err = c.c.Till.SendInvoice(ctx, v.seen.Ref, attempt); err == nil {
@@ -38,7 +40,7 @@ func (c *Collector) take(ctx context.Context, v view, st step) (q.InvoicePush, e
 		return c.charge(ctx, v, after)
 	case lower:
 		n := TillNote{Invoice: v.seen.Ref, Key: fmt.Sprintf("%s:lower:%d", ids.Format(ids.Invoice, v.inv.ID), v.seen.Due-st.cents), Cents: st.cents, Memo: "Credited, or paid another way"}
-		_, err = c.c.Till.CreditNote(ctx, n, attempt)
+		_, err = c.c.Till.CreditNote(ctx, n, int(v.push.LowerAttempt))
 	case end:
 		_, err = c.c.Till.CloseInvoice(ctx, v.seen.Ref, st.how, attempt)
 	case note:
@@ -50,7 +52,7 @@ func (c *Collector) take(ctx context.Context, v view, st step) (q.InvoicePush, e
 
 // create finds the draft that a lost answer made, or makes one. What was voided there keeps its number.
 func (c *Collector) create(ctx context.Context, v view, after q.InvoicePush) (q.InvoicePush, error) {
-	found, err := c.c.Till.FindInvoices(ctx, v.customer, v.inv.ID)
+	found, err := c.c.Till.FindInvoices(ctx, v.customer, v.inv.ID, v.inv.FinalizedAt.Add(-clockSkew))
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return after, err
 	}
@@ -63,12 +65,15 @@ func (c *Collector) create(ctx context.Context, v view, after q.InvoicePush) (q.
 		after.Ref, after.Charge, after.State = &x.Ref, x.Charge, string(PushDraft)
 		return after, nil
 	}
+	if v.push.Ref != nil { // somebody deleted the draft: its key would give it again
+		after.Attempt++
+	}
 	number := *v.inv.Number
 	if voided > 0 {
 		number += "-" + strconv.Itoa(voided+1)
 	}
 	days := max(int(v.inv.DueAt.Sub(*v.inv.FinalizedAt)/day24), 1) // not by the clock: a repetition has the same words
-	x, err := c.c.Till.CreateInvoice(ctx, TillInvoice{Org: v.inv.OrgID, Invoice: v.inv.ID, Number: number, Attempt: int(v.push.Attempt), Customer: v.customer, Charge: v.method != "", Days: days,
+	x, err := c.c.Till.CreateInvoice(ctx, TillInvoice{Org: v.inv.OrgID, Invoice: v.inv.ID, Number: number, Attempt: int(after.Attempt), Customer: v.customer, Charge: v.method != "", Days: days,
 		Memo: "Usage of " + v.inv.Month.Format("January 2006")})
 	if fault.Is(err, fault.NotFound) { // the customer was deleted there
 		after.Attempt++
@@ -125,7 +130,7 @@ func (c *Collector) finalize(ctx context.Context, v view, after q.InvoicePush) (
 	if v.seen.Total != v.inv.TotalCents || v.seen.Currency != "usd" {
 		return c.stopped(after, fmt.Sprintf("its lines come to %s %s there and to %s here", dollars(v.seen.Total), v.seen.Currency, dollars(v.inv.TotalCents))), nil
 	}
-	all, err := c.c.Till.FindInvoices(ctx, v.seen.Customer, v.inv.ID)
+	all, err := c.c.Till.FindInvoices(ctx, v.seen.Customer, v.inv.ID, v.inv.FinalizedAt.Add(-clockSkew))
 	if err != nil {
 		return after, err
 	}
@@ -173,9 +178,10 @@ func (c *Collector) charge(ctx context.Context, v view, after q.InvoicePush) (q.
 	return after, nil
 }
 
-// note sends back what a credit note says, once: it is looked for before it is made.
+// note sends back what a credit note says, once: it is looked for before it is made, and its key stays unless the answer was
+// no. One that is refused does not keep others.
 func (c *Collector) note(ctx context.Context, v view, n q.CreditNote) error {
-	want := TillNote{Invoice: v.seen.Ref, Key: n.ID.String(), Cents: n.Cents - n.RelievedCents, Paid: true, Refund: Back(n.Back) == BackByStripe, Memo: n.Number + ": " + n.Reason}
+	want := TillNote{Invoice: v.seen.Ref, Key: n.ID.String(), Cents: n.Cents - n.RelievedCents, Paid: true, Refund: true, Memo: n.Number + ": " + n.Reason}
 	list, err := c.c.Till.CreditNotes(ctx, v.seen.Ref)
 	if err != nil {
 		return err
@@ -186,8 +192,8 @@ func (c *Collector) note(ctx context.Context, v view, n q.CreditNote) error {
 		}
 	}
 	if want.Ref == "" {
-		if want, err = c.c.Till.CreditNote(ctx, want, int(v.push.Attempt)); err != nil {
-			return err
+		if want, err = c.c.Till.CreditNote(ctx, want, int(n.TillAttempt)); err != nil {
+			return c.refused(ctx, n, err)
 		}
 	}
 	if want.Ref == "" {
@@ -195,5 +201,22 @@ func (c *Collector) note(ctx context.Context, v view, n q.CreditNote) error {
 	}
 	return c.s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
 		return r.LinkCreditNote(ctx, q.LinkCreditNoteParams{OrgID: n.OrgID, ID: n.ID, TillRef: &want.Ref})
+	})
+}
+
+// refused keeps why a credit note was not taken, and when it is tried again in other words. Any other failure stays one.
+func (c *Collector) refused(ctx context.Context, n q.CreditNote, failure error) error {
+	f, pause := fault.Of(failure), noteAgain
+	switch f.Code {
+	case CodeRefused:
+	case CodeReplayed:
+		pause = replayPause
+	default:
+		return failure
+	}
+	slog.WarnContext(ctx, "invoice: the payment provider does not take a credit note", "note", n.Number, "cause", failure)
+	at := c.s.now().Add(pause)
+	return c.s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
+		return r.RefuseCreditNote(ctx, q.RefuseCreditNoteParams{OrgID: n.OrgID, ID: n.ID, TillProblem: clip(f.Message, maxProblem), TillAgainAt: &at})
 	})
 }

@@ -20,6 +20,7 @@ const (
 	longestPause = 6 * time.Hour
 	replayPause  = 5 * time.Minute // at least, before a step is tried in new words: what was asked may still be done
 	watchEvery   = 6 * time.Hour   // what waits for money, should no event come
+	noteAgain    = 24 * time.Hour  // a credit note that was refused
 	retryEvery   = time.Hour       // a declined card, should there be another one
 )
 
@@ -75,10 +76,10 @@ func (c *Collector) tendOnce(ctx context.Context, org, id ids.ID) (again bool, e
 	if st.do == wait {
 		after.Problem, after.Failures = st.problem, 0
 		after.State, after.SeenVersion = string(st.state), v.inv.Version
-		after.NextAt = c.nextLook(after, now)
+		after.NextAt = c.nextLook(after, v.notes, now)
 	}
 	err = c.s.system(ctx, func(tx pgx.Tx, _ *q.Queries) error { return c.keep(ctx, tx, v.push, after) })
-	return st.do != wait, err
+	return st.do != wait && PushState(after.State) != PushStopped, err
 }
 
 // settleSeen books what a look saw.
@@ -105,13 +106,18 @@ func (c *Collector) reread(ctx context.Context, v view) (view, error) {
 }
 
 // nextLook says when the worker looks again by itself; nil = never.
-func (c *Collector) nextLook(p q.InvoicePush, now time.Time) *time.Time {
+func (c *Collector) nextLook(p q.InvoicePush, notes []q.CreditNote, now time.Time) *time.Time {
 	at := now.Add(watchEvery)
 	switch {
 	case PushState(p.State) == PushDone:
 		return nil
 	case p.Charge && p.FailedAt != nil:
 		at = now.Add(retryEvery)
+	}
+	for i := range notes {
+		if n := &notes[i]; toSend(n) && n.TillAgainAt != nil && n.TillAgainAt.Before(at) {
+			at = *n.TillAgainAt
+		}
 	}
 	return &at
 }
@@ -128,6 +134,9 @@ func (c *Collector) failed(ctx context.Context, v view, st step, failure error) 
 		pause = min(firstPause<<n, longestPause)
 	}
 	switch {
+	case st.do == lower && (f.Code == CodeReplayed || f.Code == CodeRefused):
+		after.LowerAttempt++
+		pause = max(pause, replayPause)
 	case f.Code == CodeReplayed:
 		after.Attempt++
 		pause = max(pause, replayPause)

@@ -58,7 +58,7 @@ func (c *Collector) Turn(ctx context.Context) error {
 		if _, err := r.BeginInvoicePushes(ctx, q.BeginInvoicePushesParams{Now: now, Least: LeastPush}); err != nil {
 			return err
 		}
-		return r.WakeChangedPushes(ctx, now)
+		return r.WakeMovedPushes(ctx, now)
 	})
 	if err != nil {
 		return errors.Join(append(errs, fmt.Errorf("invoice: what is new: %w", err))...)

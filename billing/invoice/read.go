@@ -113,6 +113,17 @@ func (i *Invoice) read(ctx context.Context, r *q.Queries) error {
 		i.Payments = append(i.Payments, Payment{ID: p.ID, Cents: p.Cents, Excess: p.ExcessCents, Fee: p.FeeCents, Method: p.Method, Reference: p.Reference,
 			ReceivedAt: p.ReceivedAt, By: p.CreatedBy, Txn: p.TxnID})
 	}
+	reversed, err := r.ReversedPayments(ctx, q.ReversedPaymentsParams{OrgID: i.Org, InvoiceID: i.ID})
+	if err != nil {
+		return err
+	}
+	for _, v := range reversed {
+		for n := range i.Payments {
+			if p := &i.Payments[n]; p.ID == v.PaymentID {
+				p.ReversedAt, p.ReversedWhy = v.CreatedAt, v.Reason
+			}
+		}
+	}
 	notes, err := r.CreditNotes(ctx, q.CreditNotesParams{OrgID: i.Org, InvoiceID: i.ID})
 	for _, n := range notes {
 		i.Notes = append(i.Notes, Note{ID: n.ID, Number: n.Number, Cents: n.Cents, Relieved: n.RelievedCents, Back: Back(n.Back), Reason: n.Reason, By: n.CreatedBy,

@@ -24,8 +24,9 @@ type Till interface {
 	Test() bool
 	// CreateInvoice makes a draft that nothing is added to by itself, and that does not finalise itself.
 	CreateInvoice(ctx context.Context, i TillInvoice) (TillState, error)
-	// FindInvoices lists a customer's invoices that name ours, newest first: what a lost answer made is found again.
-	FindInvoices(ctx context.Context, customer string, invoice ids.ID) ([]TillState, error)
+	// FindInvoices lists a customer's invoices since a moment that name ours, newest first: what a lost answer made is found
+	// again.
+	FindInvoices(ctx context.Context, customer string, invoice ids.ID, since time.Time) ([]TillState, error)
 	// InvoiceLines lists what an invoice has already.
 	InvoiceLines(ctx context.Context, ref string) ([]TillLine, error)
 	AddLine(ctx context.Context, draft TillState, l TillLine, attempt int) error

@@ -102,7 +102,7 @@ var Columns = [NumColumns]Info{
 	ReceivableUsed:      {"receivable_used", "Used on account", Receivable, true},
 	ReceivableInvoiced:  {"receivable_invoiced", "Tax and rounding of invoices", Receivable, true},
 	ReceivablePaid:      {"receivable_paid", "Paid", Receivable, true},
-	ReceivableCredited:  {"receivable_credited", "Credit notes", Receivable, true},
+	ReceivableCredited:  {"receivable_credited", "Credit notes, and payments that went back", Receivable, true},
 	ReceivableGivenUp:   {"receivable_given_up", "Given up", Receivable, true},
 	ReceivableCorrected: {"receivable_corrected", "Adjusted and reversed", Receivable, true},
 	ReceivableClosing:   {"receivable_closing", "Closing", Receivable, false},

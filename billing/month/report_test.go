@@ -169,6 +169,12 @@ var steps = map[string]func(s *story, at time.Time, n money.Nano, late time.Dura
 		f[month.Refunded], f[month.ReceivableCredited] = f[month.Refunded]+n, f[month.ReceivableCredited]-n
 		s.account -= n
 	},
+	"payment goes back": func(s *story, at time.Time, n money.Nano, _ time.Duration) { // a refund or a dispute of an invoice: as invoices book it
+		s.w.post(s.org, at, ledger.Refund, ledger.Debit(ledger.Receivable, n), ledger.Credit(ledger.StripeClearing, n))
+		f := s.of(at)
+		f[month.CashReturned], f[month.ReceivableCredited] = f[month.CashReturned]-n, f[month.ReceivableCredited]+n
+		s.account += n
+	},
 	"give up": func(s *story, at time.Time, n money.Nano, _ time.Duration) {
 		if n = min(n, s.account); n <= 0 {
 			return

@@ -87,15 +87,12 @@ func (t *Till) CreateInvoice(ctx context.Context, i invoice.TillInvoice) (invoic
 	return t.state(ctx, x)
 }
 
-// lookBackInvoices is how many of a customer's invoices are looked through for one of ours: ten years of months.
-const lookBackInvoices = 120
-
 // FindInvoices reads a list, which is never behind, as a search may be.
-func (t *Till) FindInvoices(ctx context.Context, customer string, id ids.ID) (out []invoice.TillState, err error) {
-	p := &stripe.InvoiceListParams{ListParams: listParams(ctx), Customer: stripe.String(customer)}
+func (t *Till) FindInvoices(ctx context.Context, customer string, id ids.ID, from time.Time) (out []invoice.TillState, err error) {
+	p := &stripe.InvoiceListParams{ListParams: listParams(ctx), Customer: stripe.String(customer), CreatedRange: since(from)}
 	p.AddExpand("data.payment_intent")
 	list := t.invoices.List(p)
-	for n := 0; n < lookBackInvoices && list.Next(); n++ {
+	for list.Next() {
 		x := list.Invoice()
 		if x.Metadata[metaInvoice] != ids.Format(ids.Invoice, id) {
 			continue

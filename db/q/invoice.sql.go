@@ -113,6 +113,32 @@ func (q *Queries) BillingDetails(ctx context.Context, orgID ids.ID) (BillingDeta
 	return i, err
 }
 
+const cameByProvider = `-- name: CameByProvider :one
+SELECT (SELECT coalesce(sum(p.cents - p.excess_cents), 0) FROM invoice_payments p WHERE p.org_id = $1 AND p.invoice_id = $2 AND p.method = 'stripe')::bigint AS paid,
+  (SELECT coalesce(sum(p.excess_cents), 0) FROM invoice_payments p WHERE p.org_id = $1 AND p.invoice_id = $2 AND p.method = 'stripe')::bigint AS excess,
+  (SELECT coalesce(sum(n.cents - n.relieved_cents), 0) FROM credit_notes n WHERE n.org_id = $1 AND n.invoice_id = $2 AND n.back = 'stripe')::bigint AS noted
+`
+
+type CameByProviderParams struct {
+	OrgID     ids.ID
+	InvoiceID ids.ID
+}
+
+type CameByProviderRow struct {
+	Paid   int64
+	Excess int64
+	Noted  int64
+}
+
+// An invoice's money that ever came by the payment provider, in cents: what it paid, what became credit, and what credit notes
+// send back there. What came again after a dispute is a payment, too.
+func (q *Queries) CameByProvider(ctx context.Context, arg CameByProviderParams) (CameByProviderRow, error) {
+	row := q.db.QueryRow(ctx, cameByProvider, arg.OrgID, arg.InvoiceID)
+	var i CameByProviderRow
+	err := row.Scan(&i.Paid, &i.Excess, &i.Noted)
+	return i, err
+}
+
 const coveredAccounts = `-- name: CoveredAccounts :many
 SELECT coalesce(t.usage_month, date_trunc('month', t.day)::date)::date AS usage_month, e.account, sum(e.amount_nano)::bigint AS amount_nano
 FROM ledger_txns t JOIN ledger_entries e ON e.org_id = t.org_id AND e.day = t.day AND e.txn_id = t.id
@@ -341,7 +367,7 @@ func (q *Queries) CoveredUsageOf(ctx context.Context, arg CoveredUsageOfParams) 
 }
 
 const creditNoteByKey = `-- name: CreditNoteByKey :one
-SELECT org_id, id, invoice_id, number, cents, relieved_cents, back, reason, idempotency_key, txn_id, till_ref, created_by, created_at FROM credit_notes WHERE org_id = $1 AND idempotency_key = $2
+SELECT org_id, id, invoice_id, number, cents, relieved_cents, back, reason, idempotency_key, txn_id, till_ref, created_by, created_at, till_attempt, till_problem, till_again_at FROM credit_notes WHERE org_id = $1 AND idempotency_key = $2
 `
 
 type CreditNoteByKeyParams struct {
@@ -366,12 +392,15 @@ func (q *Queries) CreditNoteByKey(ctx context.Context, arg CreditNoteByKeyParams
 		&i.TillRef,
 		&i.CreatedBy,
 		&i.CreatedAt,
+		&i.TillAttempt,
+		&i.TillProblem,
+		&i.TillAgainAt,
 	)
 	return i, err
 }
 
 const creditNotes = `-- name: CreditNotes :many
-SELECT org_id, id, invoice_id, number, cents, relieved_cents, back, reason, idempotency_key, txn_id, till_ref, created_by, created_at FROM credit_notes WHERE org_id = $1 AND invoice_id = $2 ORDER BY id
+SELECT org_id, id, invoice_id, number, cents, relieved_cents, back, reason, idempotency_key, txn_id, till_ref, created_by, created_at, till_attempt, till_problem, till_again_at FROM credit_notes WHERE org_id = $1 AND invoice_id = $2 ORDER BY id
 `
 
 type CreditNotesParams struct {
@@ -402,6 +431,9 @@ func (q *Queries) CreditNotes(ctx context.Context, arg CreditNotesParams) ([]Cre
 			&i.TillRef,
 			&i.CreatedBy,
 			&i.CreatedAt,
+			&i.TillAttempt,
+			&i.TillProblem,
+			&i.TillAgainAt,
 		); err != nil {
 			return nil, err
 		}
@@ -648,6 +680,31 @@ func (q *Queries) InsertInvoicePayment(ctx context.Context, arg InsertInvoicePay
 		arg.IdempotencyKey,
 		arg.TxnID,
 		arg.ReceivedAt,
+		arg.CreatedBy,
+		arg.CreatedAt,
+	)
+	return err
+}
+
+const insertPaymentReversal = `-- name: InsertPaymentReversal :exec
+INSERT INTO invoice_payment_reversals (org_id, payment_id, reason, txn_id, created_by, created_at) VALUES ($1, $2, $3, $4, $5, $6)
+`
+
+type InsertPaymentReversalParams struct {
+	OrgID     ids.ID
+	PaymentID ids.ID
+	Reason    string
+	TxnID     ids.ID
+	CreatedBy string
+	CreatedAt time.Time
+}
+
+func (q *Queries) InsertPaymentReversal(ctx context.Context, arg InsertPaymentReversalParams) error {
+	_, err := q.db.Exec(ctx, insertPaymentReversal,
+		arg.OrgID,
+		arg.PaymentID,
+		arg.Reason,
+		arg.TxnID,
 		arg.CreatedBy,
 		arg.CreatedAt,
 	)
@@ -1256,24 +1313,6 @@ func (q *Queries) OrgsToInvoice(ctx context.Context, arg OrgsToInvoiceParams) ([
 	return items, nil
 }
 
-const paidAtProvider = `-- name: PaidAtProvider :one
-SELECT (coalesce((SELECT sum(p.cents - p.excess_cents) FROM invoice_payments p WHERE p.org_id = $1 AND p.invoice_id = $2 AND p.method = 'stripe'), 0)
-  - coalesce((SELECT sum(n.cents - n.relieved_cents) FROM credit_notes n WHERE n.org_id = $1 AND n.invoice_id = $2 AND n.back = 'stripe'), 0))::bigint AS cents
-`
-
-type PaidAtProviderParams struct {
-	OrgID     ids.ID
-	InvoiceID ids.ID
-}
-
-// What the payment provider has of an invoice's money, in cents.
-func (q *Queries) PaidAtProvider(ctx context.Context, arg PaidAtProviderParams) (int64, error) {
-	row := q.db.QueryRow(ctx, paidAtProvider, arg.OrgID, arg.InvoiceID)
-	var cents int64
-	err := row.Scan(&cents)
-	return cents, err
-}
-
 const readyInvoices = `-- name: ReadyInvoices :many
 SELECT org_id, id FROM invoices WHERE state = 'ready' AND id > $1 ORDER BY id LIMIT $2
 `
@@ -1298,6 +1337,43 @@ func (q *Queries) ReadyInvoices(ctx context.Context, arg ReadyInvoicesParams) ([
 	for rows.Next() {
 		var i ReadyInvoicesRow
 		if err := rows.Scan(&i.OrgID, &i.ID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const reversedPayments = `-- name: ReversedPayments :many
+SELECT v.org_id, v.payment_id, v.reason, v.txn_id, v.created_by, v.created_at FROM invoice_payment_reversals v JOIN invoice_payments p ON p.org_id = v.org_id AND p.id = v.payment_id
+WHERE p.org_id = $1 AND p.invoice_id = $2
+`
+
+type ReversedPaymentsParams struct {
+	OrgID     ids.ID
+	InvoiceID ids.ID
+}
+
+func (q *Queries) ReversedPayments(ctx context.Context, arg ReversedPaymentsParams) ([]InvoicePaymentReversal, error) {
+	rows, err := q.db.Query(ctx, reversedPayments, arg.OrgID, arg.InvoiceID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []InvoicePaymentReversal
+	for rows.Next() {
+		var i InvoicePaymentReversal
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.PaymentID,
+			&i.Reason,
+			&i.TxnID,
+			&i.CreatedBy,
+			&i.CreatedAt,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

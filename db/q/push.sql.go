@@ -26,7 +26,8 @@ type BeginInvoicePushesParams struct {
 	Least int64
 }
 
-// Invoices at the payment provider. Lock order: invoices, invoice_pushes, then what db/query/invoice.sql says.
+// Invoices at the payment provider. Lock order: what db/query/invoice.sql says, then invoice_pushes: whoever holds
+// one of these waits for nothing else.
 // Every open invoice that is worth a payment gets its row.
 func (q *Queries) BeginInvoicePushes(ctx context.Context, arg BeginInvoicePushesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, beginInvoicePushes, arg.Now, arg.Least)
@@ -37,10 +38,10 @@ func (q *Queries) BeginInvoicePushes(ctx context.Context, arg BeginInvoicePushes
 }
 
 const changeInvoicePush = `-- name: ChangeInvoicePush :exec
-UPDATE invoice_pushes SET state = $3, ref = $4, attempt = $5, url = $6, pdf_url = $7, problem = $8, next_at = $9, charge = $10, payment_id = $11, method_id = $12,
+UPDATE invoice_pushes p SET state = $3, ref = $4, attempt = $5, url = $6, pdf_url = $7, problem = $8, next_at = $9, charge = $10, payment_id = $11, method_id = $12,
   asks = $13, failed_at = $14, failures = $15, received_cents = $16, clawed_cents = $17, clawbacks = $18, taken_cents = $19, fee_cents = $20, seen_version = $21, updated_at = $22,
-  version = version + 1
-WHERE org_id = $1 AND invoice_id = $2
+  lower_attempt = $23, moved = $21 IS DISTINCT FROM (SELECT i.version FROM invoices i WHERE i.org_id = p.org_id AND i.id = p.invoice_id), version = p.version + 1
+WHERE p.org_id = $1 AND p.invoice_id = $2
 `
 
 type ChangeInvoicePushParams struct {
@@ -66,6 +67,7 @@ type ChangeInvoicePushParams struct {
 	FeeCents      int64
 	SeenVersion   int64
 	UpdatedAt     time.Time
+	LowerAttempt  int32
 }
 
 func (q *Queries) ChangeInvoicePush(ctx context.Context, arg ChangeInvoicePushParams) error {
@@ -92,6 +94,7 @@ func (q *Queries) ChangeInvoicePush(ctx context.Context, arg ChangeInvoicePushPa
 		arg.FeeCents,
 		arg.SeenVersion,
 		arg.UpdatedAt,
+		arg.LowerAttempt,
 	)
 	return err
 }
@@ -99,7 +102,7 @@ func (q *Queries) ChangeInvoicePush(ctx context.Context, arg ChangeInvoicePushPa
 const claimDuePush = `-- name: ClaimDuePush :one
 UPDATE invoice_pushes SET next_at = $1::timestamptz
 WHERE (org_id, invoice_id) = (SELECT p.org_id, p.invoice_id FROM invoice_pushes p WHERE p.next_at <= $2 ORDER BY p.next_at LIMIT 1 FOR UPDATE SKIP LOCKED)
-RETURNING org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents
+RETURNING org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved
 `
 
 type ClaimDuePushParams struct {
@@ -135,8 +138,24 @@ func (q *Queries) ClaimDuePush(ctx context.Context, arg ClaimDuePushParams) (Inv
 		&i.TakenCents,
 		&i.SeenVersion,
 		&i.FeeCents,
+		&i.LowerAttempt,
+		&i.Moved,
 	)
 	return i, err
+}
+
+const flagPush = `-- name: FlagPush :exec
+UPDATE invoice_pushes SET moved = true WHERE org_id = $1 AND invoice_id = $2 AND NOT moved
+`
+
+type FlagPushParams struct {
+	OrgID     ids.ID
+	InvoiceID ids.ID
+}
+
+func (q *Queries) FlagPush(ctx context.Context, arg FlagPushParams) error {
+	_, err := q.db.Exec(ctx, flagPush, arg.OrgID, arg.InvoiceID)
+	return err
 }
 
 const insertInvoiceCheck = `-- name: InsertInvoiceCheck :exec
@@ -163,7 +182,7 @@ func (q *Queries) InsertInvoiceCheck(ctx context.Context, arg InsertInvoiceCheck
 }
 
 const invoicePush = `-- name: InvoicePush :one
-SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents FROM invoice_pushes WHERE org_id = $1 AND invoice_id = $2
+SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved FROM invoice_pushes WHERE org_id = $1 AND invoice_id = $2
 `
 
 type InvoicePushParams struct {
@@ -198,12 +217,14 @@ func (q *Queries) InvoicePush(ctx context.Context, arg InvoicePushParams) (Invoi
 		&i.TakenCents,
 		&i.SeenVersion,
 		&i.FeeCents,
+		&i.LowerAttempt,
+		&i.Moved,
 	)
 	return i, err
 }
 
 const invoicePushes = `-- name: InvoicePushes :many
-SELECT p.org_id, p.invoice_id, p.state, p.ref, p.attempt, p.url, p.pdf_url, p.problem, p.next_at, p.version, p.updated_at, p.charge, p.payment_id, p.method_id, p.asks, p.failed_at, p.failures, p.received_cents, p.clawed_cents, p.clawbacks, p.taken_cents, p.seen_version, p.fee_cents, i.number, i.state AS invoice_state, o.name AS org_name FROM invoice_pushes p
+SELECT p.org_id, p.invoice_id, p.state, p.ref, p.attempt, p.url, p.pdf_url, p.problem, p.next_at, p.version, p.updated_at, p.charge, p.payment_id, p.method_id, p.asks, p.failed_at, p.failures, p.received_cents, p.clawed_cents, p.clawbacks, p.taken_cents, p.seen_version, p.fee_cents, p.lower_attempt, p.moved, i.number, i.state AS invoice_state, o.name AS org_name FROM invoice_pushes p
 JOIN invoices i ON i.org_id = p.org_id AND i.id = p.invoice_id JOIN orgs o ON o.org_id = p.org_id
 WHERE p.problem <> '' ORDER BY p.updated_at DESC LIMIT $1
 `
@@ -232,6 +253,8 @@ type InvoicePushesRow struct {
 	TakenCents    int64
 	SeenVersion   int64
 	FeeCents      int64
+	LowerAttempt  int32
+	Moved         bool
 	Number        *string
 	InvoiceState  string
 	OrgName       string
@@ -271,6 +294,8 @@ func (q *Queries) InvoicePushes(ctx context.Context, maxRows int32) ([]InvoicePu
 			&i.TakenCents,
 			&i.SeenVersion,
 			&i.FeeCents,
+			&i.LowerAttempt,
+			&i.Moved,
 			&i.Number,
 			&i.InvoiceState,
 			&i.OrgName,
@@ -303,7 +328,7 @@ func (q *Queries) LastInvoiceCheck(ctx context.Context) (InvoiceCheck, error) {
 }
 
 const linkCreditNote = `-- name: LinkCreditNote :exec
-UPDATE credit_notes SET till_ref = $3 WHERE org_id = $1 AND id = $2 AND till_ref IS NULL
+UPDATE credit_notes SET till_ref = $3, till_problem = '' WHERE org_id = $1 AND id = $2 AND till_ref IS NULL
 `
 
 type LinkCreditNoteParams struct {
@@ -318,7 +343,7 @@ func (q *Queries) LinkCreditNote(ctx context.Context, arg LinkCreditNoteParams) 
 }
 
 const lockInvoicePush = `-- name: LockInvoicePush :one
-SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents FROM invoice_pushes WHERE org_id = $1 AND invoice_id = $2 FOR NO KEY UPDATE
+SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved FROM invoice_pushes WHERE org_id = $1 AND invoice_id = $2 FOR NO KEY UPDATE
 `
 
 type LockInvoicePushParams struct {
@@ -353,12 +378,14 @@ func (q *Queries) LockInvoicePush(ctx context.Context, arg LockInvoicePushParams
 		&i.TakenCents,
 		&i.SeenVersion,
 		&i.FeeCents,
+		&i.LowerAttempt,
+		&i.Moved,
 	)
 	return i, err
 }
 
 const pushByPayment = `-- name: PushByPayment :one
-SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents FROM invoice_pushes WHERE payment_id = $1
+SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved FROM invoice_pushes WHERE payment_id = $1
 `
 
 func (q *Queries) PushByPayment(ctx context.Context, paymentID *string) (InvoicePush, error) {
@@ -388,12 +415,14 @@ func (q *Queries) PushByPayment(ctx context.Context, paymentID *string) (Invoice
 		&i.TakenCents,
 		&i.SeenVersion,
 		&i.FeeCents,
+		&i.LowerAttempt,
+		&i.Moved,
 	)
 	return i, err
 }
 
 const pushByRef = `-- name: PushByRef :one
-SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents FROM invoice_pushes WHERE ref = $1
+SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved FROM invoice_pushes WHERE ref = $1
 `
 
 func (q *Queries) PushByRef(ctx context.Context, ref *string) (InvoicePush, error) {
@@ -423,12 +452,14 @@ func (q *Queries) PushByRef(ctx context.Context, ref *string) (InvoicePush, erro
 		&i.TakenCents,
 		&i.SeenVersion,
 		&i.FeeCents,
+		&i.LowerAttempt,
+		&i.Moved,
 	)
 	return i, err
 }
 
 const pushOfInvoice = `-- name: PushOfInvoice :one
-SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents FROM invoice_pushes WHERE invoice_id = $1
+SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved FROM invoice_pushes WHERE invoice_id = $1
 `
 
 func (q *Queries) PushOfInvoice(ctx context.Context, invoiceID ids.ID) (InvoicePush, error) {
@@ -458,12 +489,14 @@ func (q *Queries) PushOfInvoice(ctx context.Context, invoiceID ids.ID) (InvoiceP
 		&i.TakenCents,
 		&i.SeenVersion,
 		&i.FeeCents,
+		&i.LowerAttempt,
+		&i.Moved,
 	)
 	return i, err
 }
 
 const pushesSince = `-- name: PushesSince :many
-SELECT p.org_id, p.invoice_id, p.state, p.ref, p.attempt, p.url, p.pdf_url, p.problem, p.next_at, p.version, p.updated_at, p.charge, p.payment_id, p.method_id, p.asks, p.failed_at, p.failures, p.received_cents, p.clawed_cents, p.clawbacks, p.taken_cents, p.seen_version, p.fee_cents FROM invoice_pushes p JOIN invoices i ON i.org_id = p.org_id AND i.id = p.invoice_id
+SELECT p.org_id, p.invoice_id, p.state, p.ref, p.attempt, p.url, p.pdf_url, p.problem, p.next_at, p.version, p.updated_at, p.charge, p.payment_id, p.method_id, p.asks, p.failed_at, p.failures, p.received_cents, p.clawed_cents, p.clawbacks, p.taken_cents, p.seen_version, p.fee_cents, p.lower_attempt, p.moved FROM invoice_pushes p JOIN invoices i ON i.org_id = p.org_id AND i.id = p.invoice_id
 WHERE p.ref IS NOT NULL AND i.finalized_at >= $1::timestamptz ORDER BY p.invoice_id
 `
 
@@ -500,6 +533,8 @@ func (q *Queries) PushesSince(ctx context.Context, since time.Time) ([]InvoicePu
 			&i.TakenCents,
 			&i.SeenVersion,
 			&i.FeeCents,
+			&i.LowerAttempt,
+			&i.Moved,
 		); err != nil {
 			return nil, err
 		}
@@ -509,6 +544,41 @@ func (q *Queries) PushesSince(ctx context.Context, since time.Time) ([]InvoicePu
 		return nil, err
 	}
 	return items, nil
+}
+
+const refuseCreditNote = `-- name: RefuseCreditNote :exec
+UPDATE credit_notes SET till_problem = $3, till_again_at = $4, till_attempt = till_attempt + 1 WHERE org_id = $1 AND id = $2 AND till_ref IS NULL
+`
+
+type RefuseCreditNoteParams struct {
+	OrgID       ids.ID
+	ID          ids.ID
+	TillProblem string
+	TillAgainAt *time.Time
+}
+
+func (q *Queries) RefuseCreditNote(ctx context.Context, arg RefuseCreditNoteParams) error {
+	_, err := q.db.Exec(ctx, refuseCreditNote,
+		arg.OrgID,
+		arg.ID,
+		arg.TillProblem,
+		arg.TillAgainAt,
+	)
+	return err
+}
+
+const retryCreditNotes = `-- name: RetryCreditNotes :exec
+UPDATE credit_notes SET till_again_at = NULL WHERE org_id = $1 AND invoice_id = $2 AND till_ref IS NULL AND till_again_at IS NOT NULL
+`
+
+type RetryCreditNotesParams struct {
+	OrgID     ids.ID
+	InvoiceID ids.ID
+}
+
+func (q *Queries) RetryCreditNotes(ctx context.Context, arg RetryCreditNotesParams) error {
+	_, err := q.db.Exec(ctx, retryCreditNotes, arg.OrgID, arg.InvoiceID)
+	return err
 }
 
 const setChargeInvoices = `-- name: SetChargeInvoices :one
@@ -535,15 +605,14 @@ func (q *Queries) SetChargeInvoices(ctx context.Context, arg SetChargeInvoicesPa
 	return i, err
 }
 
-const wakeChangedPushes = `-- name: WakeChangedPushes :exec
-UPDATE invoice_pushes p SET next_at = $1::timestamptz FROM invoices i
-WHERE i.org_id = p.org_id AND i.id = p.invoice_id AND i.version <> p.seen_version AND (p.next_at IS NULL OR p.next_at > $1::timestamptz)
-  AND p.failures = 0 AND p.state <> 'stopped'
+const wakeMovedPushes = `-- name: WakeMovedPushes :exec
+UPDATE invoice_pushes SET next_at = $1::timestamptz
+WHERE moved AND (next_at IS NULL OR next_at > $1::timestamptz) AND failures = 0 AND state <> 'stopped'
 `
 
-// Invoices that changed here since the last look: paid by hand, credited, given up.
-func (q *Queries) WakeChangedPushes(ctx context.Context, now time.Time) error {
-	_, err := q.db.Exec(ctx, wakeChangedPushes, now)
+// Invoices that moved here since the last look: paid by hand, credited, given up.
+func (q *Queries) WakeMovedPushes(ctx context.Context, now time.Time) error {
+	_, err := q.db.Exec(ctx, wakeMovedPushes, now)
 	return err
 }
 

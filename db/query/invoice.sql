@@ -127,6 +127,13 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13);
 -- name: InvoicePayments :many
 SELECT * FROM invoice_payments WHERE org_id = $1 AND invoice_id = $2 ORDER BY id;
 
+-- name: ReversedPayments :many
+SELECT v.* FROM invoice_payment_reversals v JOIN invoice_payments p ON p.org_id = v.org_id AND p.id = v.payment_id
+WHERE p.org_id = $1 AND p.invoice_id = $2;
+
+-- name: InsertPaymentReversal :exec
+INSERT INTO invoice_payment_reversals (org_id, payment_id, reason, txn_id, created_by, created_at) VALUES ($1, $2, $3, $4, $5, $6);
+
 -- name: CreditNoteByKey :one
 SELECT * FROM credit_notes WHERE org_id = $1 AND idempotency_key = $2;
 
@@ -161,10 +168,12 @@ SELECT state FROM invoices WHERE org_id = $1 AND month = $2;
 -- name: DoubtInvoice :exec
 UPDATE invoices SET state = 'draft', problem = $3, version = version + 1 WHERE org_id = $1 AND id = $2 AND number IS NULL;
 
--- name: PaidAtProvider :one
--- What the payment provider has of an invoice's money, in cents.
-SELECT (coalesce((SELECT sum(p.cents - p.excess_cents) FROM invoice_payments p WHERE p.org_id = sqlc.arg(org_id) AND p.invoice_id = sqlc.arg(invoice_id) AND p.method = 'stripe'), 0)
-  - coalesce((SELECT sum(n.cents - n.relieved_cents) FROM credit_notes n WHERE n.org_id = sqlc.arg(org_id) AND n.invoice_id = sqlc.arg(invoice_id) AND n.back = 'stripe'), 0))::bigint AS cents;
+-- name: CameByProvider :one
+-- An invoice's money that ever came by the payment provider, in cents: what it paid, what became credit, and what credit notes
+-- send back there. What came again after a dispute is a payment, too.
+SELECT (SELECT coalesce(sum(p.cents - p.excess_cents), 0) FROM invoice_payments p WHERE p.org_id = sqlc.arg(org_id) AND p.invoice_id = sqlc.arg(invoice_id) AND p.method = 'stripe')::bigint AS paid,
+  (SELECT coalesce(sum(p.excess_cents), 0) FROM invoice_payments p WHERE p.org_id = sqlc.arg(org_id) AND p.invoice_id = sqlc.arg(invoice_id) AND p.method = 'stripe')::bigint AS excess,
+  (SELECT coalesce(sum(n.cents - n.relieved_cents), 0) FROM credit_notes n WHERE n.org_id = sqlc.arg(org_id) AND n.invoice_id = sqlc.arg(invoice_id) AND n.back = 'stripe')::bigint AS noted;
 
 -- name: MonthsWithProblems :many
 SELECT DISTINCT month FROM invoices WHERE state = 'draft' ORDER BY month LIMIT sqlc.arg(max_rows);

@@ -1,4 +1,5 @@
--- Invoices at the payment provider. Lock order: invoices, invoice_pushes, then what db/query/invoice.sql says.
+-- Invoices at the payment provider. Lock order: what db/query/invoice.sql says, then invoice_pushes: whoever holds
+-- one of these waits for nothing else.
 
 -- name: BeginInvoicePushes :execrows
 -- Every open invoice that is worth a payment gets its row.
@@ -21,10 +22,10 @@ SELECT * FROM invoice_pushes WHERE org_id = $1 AND invoice_id = $2;
 SELECT * FROM invoice_pushes WHERE org_id = $1 AND invoice_id = $2 FOR NO KEY UPDATE;
 
 -- name: ChangeInvoicePush :exec
-UPDATE invoice_pushes SET state = $3, ref = $4, attempt = $5, url = $6, pdf_url = $7, problem = $8, next_at = $9, charge = $10, payment_id = $11, method_id = $12,
+UPDATE invoice_pushes p SET state = $3, ref = $4, attempt = $5, url = $6, pdf_url = $7, problem = $8, next_at = $9, charge = $10, payment_id = $11, method_id = $12,
   asks = $13, failed_at = $14, failures = $15, received_cents = $16, clawed_cents = $17, clawbacks = $18, taken_cents = $19, fee_cents = $20, seen_version = $21, updated_at = $22,
-  version = version + 1
-WHERE org_id = $1 AND invoice_id = $2;
+  lower_attempt = $23, moved = $21 IS DISTINCT FROM (SELECT i.version FROM invoices i WHERE i.org_id = p.org_id AND i.id = p.invoice_id), version = p.version + 1
+WHERE p.org_id = $1 AND p.invoice_id = $2;
 
 -- name: PushByRef :one
 SELECT * FROM invoice_pushes WHERE ref = $1;
@@ -48,14 +49,22 @@ WHERE p.ref IS NOT NULL AND i.finalized_at >= sqlc.arg(since)::timestamptz ORDER
 -- name: WakePush :exec
 UPDATE invoice_pushes SET next_at = sqlc.arg(now)::timestamptz WHERE org_id = $1 AND invoice_id = $2;
 
--- name: WakeChangedPushes :exec
--- Invoices that changed here since the last look: paid by hand, credited, given up.
-UPDATE invoice_pushes p SET next_at = sqlc.arg(now)::timestamptz FROM invoices i
-WHERE i.org_id = p.org_id AND i.id = p.invoice_id AND i.version <> p.seen_version AND (p.next_at IS NULL OR p.next_at > sqlc.arg(now)::timestamptz)
-  AND p.failures = 0 AND p.state <> 'stopped';
+-- name: FlagPush :exec
+UPDATE invoice_pushes SET moved = true WHERE org_id = $1 AND invoice_id = $2 AND NOT moved;
+
+-- name: WakeMovedPushes :exec
+-- Invoices that moved here since the last look: paid by hand, credited, given up.
+UPDATE invoice_pushes SET next_at = sqlc.arg(now)::timestamptz
+WHERE moved AND (next_at IS NULL OR next_at > sqlc.arg(now)::timestamptz) AND failures = 0 AND state <> 'stopped';
 
 -- name: LinkCreditNote :exec
-UPDATE credit_notes SET till_ref = $3 WHERE org_id = $1 AND id = $2 AND till_ref IS NULL;
+UPDATE credit_notes SET till_ref = $3, till_problem = '' WHERE org_id = $1 AND id = $2 AND till_ref IS NULL;
+
+-- name: RefuseCreditNote :exec
+UPDATE credit_notes SET till_problem = $3, till_again_at = $4, till_attempt = till_attempt + 1 WHERE org_id = $1 AND id = $2 AND till_ref IS NULL;
+
+-- name: RetryCreditNotes :exec
+UPDATE credit_notes SET till_again_at = NULL WHERE org_id = $1 AND invoice_id = $2 AND till_ref IS NULL AND till_again_at IS NOT NULL;
 
 -- name: SetChargeInvoices :one
 -- No row: there is no card to charge, or nothing to stop. updated_at stays: it is when the card was given.

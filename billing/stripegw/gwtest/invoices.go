@@ -39,6 +39,7 @@ func RunInvoices(t *testing.T, p InvoiceProvider) {
 		return
 	}
 	t.Run("made once", func(t *testing.T) { i.on(t).once() })
+	t.Run("found behind many", func(t *testing.T) { i.on(t).behind() })
 	t.Run("lines of several pages", func(t *testing.T) { i.on(t).pages() })
 	t.Run("declined", func(t *testing.T) { i.on(t).declined() })
 	t.Run("what is not there", func(t *testing.T) {
@@ -218,7 +219,7 @@ func (i invoices) ends() {
 
 func (i invoices) listed() {
 	ask, f := i.final(false, 9_00)
-	found, err := i.p.Till.FindInvoices(i.ctx, i.customer, ask.Invoice)
+	found, err := i.p.Till.FindInvoices(i.ctx, i.customer, ask.Invoice, time.Now().Add(-time.Hour))
 	if err != nil {
 		i.Fatal(err)
 	}
@@ -259,8 +260,29 @@ func (i invoices) once() {
 	if err := i.p.Till.DeleteDraft(i.ctx, first.Ref); err != nil {
 		i.Error(err)
 	}
-	if found, err := i.p.Till.FindInvoices(i.ctx, i.customer, ask.Invoice); err != nil || len(found) != 0 {
+	if found, err := i.p.Till.FindInvoices(i.ctx, i.customer, ask.Invoice, time.Now().Add(-time.Hour)); err != nil || len(found) != 0 {
 		i.Errorf("%+v, %v", found, err)
+	}
+}
+
+// behind: an invoice is found behind however many newer ones, and is none of those since a later moment.
+func (i invoices) behind() {
+	const newer = 130
+	ask := i.ask(false)
+	first, err := i.p.Till.CreateInvoice(i.ctx, ask)
+	if err != nil {
+		i.Fatal(err)
+	}
+	for range newer {
+		if _, err := i.p.Till.CreateInvoice(i.ctx, i.ask(false)); err != nil {
+			i.Fatal(err)
+		}
+	}
+	if found, err := i.p.Till.FindInvoices(i.ctx, i.customer, ask.Invoice, first.Created); err != nil || len(found) != 1 || found[0].Ref != first.Ref {
+		i.Errorf("%+v, %v", found, err)
+	}
+	if found, err := i.p.Till.FindInvoices(i.ctx, i.customer, ask.Invoice, first.Created.Add(time.Hour)); err != nil || len(found) != 0 {
+		i.Errorf("of later: %+v, %v", found, err)
 	}
 }
 
