@@ -62,6 +62,23 @@ func (c cover) accounts(ctx context.Context, r *q.Queries, org ids.ID) (map[time
 	if err != nil {
 		return nil, fmt.Errorf("invoice: covered transactions: %w", err)
 	}
+	return c.add(rows), nil
+}
+
+// days reads the same by the sums of days: a customer of millions of requests may have as many transactions.
+func (c cover) days(ctx context.Context, r *q.Queries, org ids.ID) (map[time.Time]account, error) {
+	rows, err := r.CoveredDays(ctx, q.CoveredDaysParams{OrgID: org, FromDay: day(c.from), ToDay: day(c.to), Month: c.month, LateDay: day(c.late)})
+	if err != nil {
+		return nil, fmt.Errorf("invoice: covered days: %w", err)
+	}
+	list := make([]q.CoveredAccountsRow, len(rows))
+	for i, row := range rows {
+		list[i] = q.CoveredAccountsRow(row)
+	}
+	return c.add(list), nil
+}
+
+func (c cover) add(rows []q.CoveredAccountsRow) map[time.Time]account {
 	of := make(map[time.Time]account)
 	for _, row := range rows {
 		month := c.shown(row.UsageMonth)
@@ -78,7 +95,7 @@ func (c cover) accounts(ctx context.Context, r *q.Queries, org ids.ID) (map[time
 		}
 		of[month] = a
 	}
-	return of, nil
+	return of
 }
 
 // shown is the month that an invoice shows for usage. The first one shows its own for all: its bookings may hold requests of

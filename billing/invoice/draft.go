@@ -91,7 +91,11 @@ func (s *Service) draft(ctx context.Context, org ids.ID, c cover) (fresh bool, e
 		return false, err
 	}
 	err = s.c.DB.InTx(ctx, db.System().Timeout(readTimeout), func(tx pgx.Tx) error {
-		sheet, err := s.sheet(ctx, tx, org, c, usedBy)
+		months, err := c.accounts(ctx, q.New(tx), org)
+		if err != nil {
+			return err
+		}
+		sheet, err := s.sheet(ctx, tx, org, c, months, usedBy)
 		if err != nil || sheet.total.receivable == 0 {
 			return err
 		}
@@ -122,13 +126,9 @@ func (s *Service) past(ctx context.Context, org ids.ID, c cover) (past bool, err
 // reader reads what an organization used in the covered parts.
 type reader func(ctx context.Context, tx q.DBTX, org ids.ID, parts []part) ([]used, error)
 
-// sheet reads what a month's invoice says.
-func (s *Service) sheet(ctx context.Context, tx pgx.Tx, org ids.ID, c cover, read reader) (sheet, error) {
+// sheet reads what a month's invoice says, by what the covered transactions did.
+func (s *Service) sheet(ctx context.Context, tx pgx.Tx, org ids.ID, c cover, months map[time.Time]account, read reader) (sheet, error) {
 	r := q.New(tx)
-	months, err := c.accounts(ctx, r, org)
-	if err != nil {
-		return sheet{}, err
-	}
 	all, err := read(ctx, tx, org, c.parts(months))
 	if err != nil {
 		return sheet{}, err

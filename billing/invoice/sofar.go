@@ -116,9 +116,13 @@ func (s *Service) readSoFar(ctx context.Context, org ids.ID, now time.Time) (out
 		if err != nil {
 			return err
 		}
-		sh, err := s.sheet(ctx, tx, org, c, rolled)
+		months, err := c.days(ctx, q.New(tx), org)
+		if err != nil {
+			return err
+		}
+		sh, err := s.sheet(ctx, tx, org, c, months, rolled)
 		if err == nil && sh.problem != "" {
-			sh, err = s.sheet(ctx, tx, org, c, usedBy)
+			sh, err = s.sheet(ctx, tx, org, c, months, usedBy)
 		}
 		if err != nil {
 			return err

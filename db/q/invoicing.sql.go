@@ -12,6 +12,54 @@ import (
 	"millrace/internal/ids"
 )
 
+const coveredDays = `-- name: CoveredDays :many
+SELECT usage_month, account, sum(amount_nano)::bigint AS amount_nano FROM ledger_days
+WHERE org_id = $1 AND kind = 'usage' AND day >= $2::date AND day < $3::date
+  AND (usage_month = $4::date OR usage_month < $4::date AND day >= $5::date)
+GROUP BY 1, 2 ORDER BY 1, 2
+`
+
+type CoveredDaysParams struct {
+	OrgID   ids.ID
+	FromDay time.Time
+	ToDay   time.Time
+	Month   time.Time
+	LateDay time.Time
+}
+
+type CoveredDaysRow struct {
+	UsageMonth time.Time
+	Account    string
+	AmountNano int64
+}
+
+// CoveredAccounts by the sums of days: a month begins and freezes with a day.
+func (q *Queries) CoveredDays(ctx context.Context, arg CoveredDaysParams) ([]CoveredDaysRow, error) {
+	rows, err := q.db.Query(ctx, coveredDays,
+		arg.OrgID,
+		arg.FromDay,
+		arg.ToDay,
+		arg.Month,
+		arg.LateDay,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CoveredDaysRow
+	for rows.Next() {
+		var i CoveredDaysRow
+		if err := rows.Scan(&i.UsageMonth, &i.Account, &i.AmountNano); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const databaseNow = `-- name: DatabaseNow :one
 
 SELECT clock_timestamp()::timestamptz AS now

@@ -11,6 +11,13 @@ SELECT seq, last_at FROM rater_offsets WHERE incarnation = sqlc.arg(incarnation)
 -- Months whose invoices were all drafted for the first time not long ago.
 SELECT month FROM invoice_months WHERE drafted_at > sqlc.arg(since)::timestamptz AND drafted_at <= sqlc.arg(now)::timestamptz ORDER BY month LIMIT sqlc.arg(max_rows);
 
+-- name: CoveredDays :many
+-- CoveredAccounts by the sums of days: a month begins and freezes with a day.
+SELECT usage_month, account, sum(amount_nano)::bigint AS amount_nano FROM ledger_days
+WHERE org_id = sqlc.arg(org_id) AND kind = 'usage' AND day >= sqlc.arg(from_day)::date AND day < sqlc.arg(to_day)::date
+  AND (usage_month = sqlc.arg(month)::date OR usage_month < sqlc.arg(month)::date AND day >= sqlc.arg(late_day)::date)
+GROUP BY 1, 2 ORDER BY 1, 2;
+
 -- name: RolledUsage :many
 -- The tokens of a month that runs, as CoveredUsage has them, by quarters of an hour. A request's month is its id's, its quarter that
 -- of its start, a moment apart: the month's first quarter is read request by request.
