@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -111,7 +112,7 @@ func (f *fixture) things() map[string]string {
 	must(err)
 	var txn ids.ID
 	must(f.db.InTx(ctx, db.System(), func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "INSERT INTO reconcile_runs (id, at, watermark, unexplained, report) VALUES ($1, $2, $2, false, '{}')", ids.New(), f.clock.Now()); err != nil {
+		if _, err := tx.Exec(ctx, "INSERT INTO reconcile_runs (id, at, watermark, unexplained, report) VALUES ($1, $2, $2, false, '{}')", ids.New(), f.clock.Now().Add(time.Hour)); err != nil { // behind the invoice
 			return err
 		}
 		return tx.QueryRow(ctx, "SELECT txn_id FROM ledger_lot_moves WHERE lot_id = $1", granted.ID).Scan(&txn)
