@@ -43,11 +43,11 @@ func TestDunningAfterAnyHistory(t *testing.T) {
 		if d.shop.limit() != d.limit || d.shop.suspended() != d.suspended {
 			rt.Fatalf("nothing is due: limit %s, suspended %t; want %s, %t", d.shop.limit(), d.shop.suspended(), d.limit, d.suspended)
 		}
-		if len(d.invoices) > 0 {
-			d.sound()
-		}
 		s.exec("delete from invoice_pushes") // the next provider does not know them
 	})
+	s.t = t
+	s.bill(1)
+	s.sound()
 }
 
 const mostDays = 320

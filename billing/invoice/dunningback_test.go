@@ -10,7 +10,6 @@ import (
 	"millrace/billing/invoice"
 	"millrace/billing/stripefake"
 	"millrace/internal/ids"
-	"millrace/tenants"
 )
 
 // paidOnItsPage is an invoice that the customer paid at the payment provider.
@@ -160,106 +159,4 @@ func TestReopenedBeforeTheWorkerLooked(t *testing.T) {
 		t.Errorf("limit %s, suspended %t", s.limit(), s.suspended())
 	}
 	s.sound()
-}
-
-// Less than a card can pay restricts nobody.
-func TestACentSuspendsNobody(t *testing.T) {
-	s := newShop(t)
-	id := s.bill(invoice.LeastPush - 1)
-	s.days(100)
-	if got := s.mails(); len(got) != 3 || s.limit() != usd(1000_00) || s.suspended() {
-		t.Errorf("%q, limit %s, suspended %t", got, s.limit(), s.suspended())
-	}
-	s.paidByHand(id, invoice.LeastPush-1)
-	s.newOrg()
-	id = s.bill(100_00)
-	if s.days(100); s.limit() != usd(100_00) || !s.suspended() {
-		t.Fatalf("limit %s, suspended %t", s.limit(), s.suspended())
-	}
-	s.paidByHand(id, 100_00-1)
-	if s.turn(); s.limit() != usd(1000_00) || s.suspended() {
-		t.Errorf("a cent is missing: limit %s, suspended %t", s.limit(), s.suspended())
-	}
-	s.sound()
-}
-
-// One mail of what holds now, not of each step on the way.
-func TestAWorkerThatWasAwayForLongWritesOnce(t *testing.T) {
-	s := newShop(t)
-	id := s.bill(100_00)
-	s.turn()
-	s.clock.Advance((14 + 31) * aDay)
-	s.turn()
-	if got := s.mails(); len(got) != 1 || got[0] != "Your API keys are suspended" || s.limit() != usd(100_00) {
-		t.Errorf("%q, limit %s", got, s.limit())
-	}
-	if steps, err := s.collect.Dunning(t.Context(), operator, s.org, id); err != nil || len(steps) != 2 {
-		t.Errorf("%+v, %v", steps, err)
-	}
-}
-
-// people are organizations as an operator sees them.
-func (s *shop) people(t *testing.T) *tenants.Service {
-	t.Helper()
-	return tenants.New(s.db, nil, s.clock, silent{}, func(token string) string { return token })
-}
-
-func TestAnOperatorsSuspensionStays(t *testing.T) {
-	s := newShop(t)
-	id := s.bill(100_00)
-	s.days(14 + 30)
-	if !s.suspended() {
-		t.Fatal("not suspended")
-	}
-	org, err := s.people(t).SuspendOrg(t.Context(), operator, s.org)
-	if err != nil || org.SuspendedAt == nil {
-		t.Fatal(org, err)
-	}
-	if n := s.number("select count(*) from audit_log where org_id = $1 and action = 'org.suspend'", s.org); n != 1 {
-		t.Errorf("%d audited", n)
-	}
-	s.paidByHand(id, 100_00)
-	if s.turn(); !s.suspended() || s.limit() != usd(1000_00) {
-		t.Errorf("paid: suspended %t, limit %s", s.suspended(), s.limit())
-	}
-	// And the other way round: who was let in again stays in.
-	s.newOrg()
-	s.bill(100_00)
-	s.days(14 + 30)
-	_, err = s.people(t).RestoreOrg(t.Context(), operator, s.org)
-	s.must(err)
-	if s.days(30); s.suspended() {
-		t.Error("an operator's restoring is undone")
-	}
-}
-
-// Organizations that fail do not keep the others from being given back.
-func TestASettledInvoiceIsFoundBehindAnyNumberThatFails(t *testing.T) {
-	s := newShop(t)
-	for range 101 {
-		s.newOrg()
-		id := s.bill(1_00)
-		s.paidByHand(id, 1_00)
-		s.exec("insert into invoice_dunning (org_id, invoice_id, step, done_at) values ($1, $2, 14, $3)", s.org, id, s.clock.Now())
-		s.exec("insert into dunning_holds (org_id, was_nano, set_nano, limits_set) values ($1, 1000000000000, 1, 1)", s.org)
-		s.exec("update orgs set credit_limit_nano = 1 where org_id = $1", s.org)
-		s.exec("update budgets set cap_nano = 9223372036854775807 where org_id = $1", s.org) // nothing can be given back to it
-	}
-	s.newOrg()
-	id := s.bill(100_00)
-	s.clock.Advance((14 + 30) * aDay)
-	for _, want := range []bool{true, false} {
-		if err := s.collect.Dun(t.Context()); err == nil || strings.Count(err.Error(), "out of range") != 101 {
-			t.Errorf("%v", err)
-		}
-		if s.suspended() != want {
-			t.Errorf("suspended %t, want %t", s.suspended(), want)
-		}
-		if want {
-			s.paidByHand(id, 100_00)
-		}
-	}
-	if s.limit() != usd(1000_00) {
-		t.Errorf("limit %s", s.limit())
-	}
 }
