@@ -115,7 +115,6 @@ type scripted struct {
 	invoice.Till
 	keys []string // of the tries, with their attempts
 	fail func(n invoice.TillNote, try int) error
-	tell bool // what it made is listed
 }
 
 func (x *scripted) CreditNote(ctx context.Context, n invoice.TillNote, attempt int) (invoice.TillNote, error) {

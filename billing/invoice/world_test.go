@@ -27,10 +27,7 @@ import (
 
 const patience = 60 * time.Second // a bound for what should take milliseconds
 
-var (
-	operator = tenants.Actor{Operator: true, Token: "ann"}
-	second   = tenants.Actor{User: ids.New(), Operator: true}
-)
+var operator = tenants.Actor{Operator: true, Token: "ann"}
 
 // world is an installation at a moment that the test chooses: requests, the rater that books them, and the invoices.
 type world struct {

@@ -46,7 +46,9 @@ func allFirstTokens(ctx context.Context, r *q.Queries, since time.Time) (Quantil
 		return Quantiles{}, err
 	}
 	if len(counts) > sampleOrgs {
-		slices.SortFunc(counts, func(a, b q.ReportStreamsRow) int { return cmp.Or(cmp.Compare(b.Streams, a.Streams), bytes.Compare(a.OrgID[:], b.OrgID[:])) })
+		slices.SortFunc(counts, func(a, b q.ReportStreamsRow) int {
+			return cmp.Or(cmp.Compare(b.Streams, a.Streams), bytes.Compare(a.OrgID[:], b.OrgID[:]))
+		})
 		counts = counts[:sampleOrgs]
 	}
 	streams := make(map[ids.ID]int64, len(counts))
