@@ -2,7 +2,9 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"millrace/db/q"
@@ -13,7 +15,7 @@ import (
 )
 
 // maxAllCells bounds a report over all customers before it is added up.
-const maxAllCells = 200_000
+const maxAllCells = 500_000
 
 // allCell is one customer's use of one model in one step.
 type allCell struct {
@@ -67,11 +69,18 @@ func (s *Service) ofAll(ctx context.Context, r *q.Queries, in Query, t steps) ([
 	if err != nil {
 		return nil, err
 	}
+	var only map[ids.ID]bool
+	if in.Orgs != nil {
+		only = make(map[ids.ID]bool, len(in.Orgs))
+		for _, id := range in.Orgs {
+			only[id] = true
+		}
+	}
 	var cells []Cell
 	for _, start := range t.starts {
 		groups := map[ids.ID]*Sums{}
 		for _, c := range all[start.Unix()] {
-			if in.Model != ids.Nil && c.model != in.Model {
+			if in.Model != ids.Nil && c.model != in.Model || only != nil && !only[c.org] {
 				continue
 			}
 			group := c.group(in.Group)
@@ -86,8 +95,47 @@ func (s *Service) ofAll(ctx context.Context, r *q.Queries, in Query, t steps) ([
 		}
 		slices.SortFunc(cells[first:], func(a, b Cell) int { return bytes.Compare(a.Group[:], b.Group[:]) })
 	}
+	folded := len(cells) > MaxCells
+	if folded {
+		cells = fold(cells, max(1, MaxCells/len(t.starts)-1))
+	}
 	if cells, err = label(ctx, r, cells); err != nil {
 		return nil, err
 	}
+	for i := range cells {
+		if folded && cells[i].Group == ids.Nil {
+			cells[i].Label = Others
+		}
+	}
 	return cells, tooMany(cells)
+}
+
+// Others is the label of the groups that a report has no room for, added up; their group is ids.Nil.
+const Others = "All others"
+
+// fold keeps the groups that paid most, and adds the others up in each step.
+func fold(cells []Cell, most int) []Cell {
+	paid := map[ids.ID]money.Nano{}
+	for _, c := range cells {
+		paid[c.Group] += c.Charged
+	}
+	groups := slices.SortedFunc(maps.Keys(paid), func(a, b ids.ID) int { return cmp.Or(cmp.Compare(paid[b], paid[a]), bytes.Compare(a[:], b[:])) })
+	kept := make(map[ids.ID]bool, most)
+	for _, g := range groups[:min(most, len(groups))] {
+		kept[g] = true
+	}
+	out := cells[:0]
+	rest := -1 // where the step's others are
+	for _, c := range cells {
+		switch {
+		case kept[c.Group]:
+			out = append(out, c)
+		case rest >= 0 && rest < len(out) && out[rest].Start.Equal(c.Start):
+			out[rest].Add(&c.Sums)
+		default:
+			c.Group, rest = ids.Nil, len(out)
+			out = append(out, c)
+		}
+	}
+	return out
 }

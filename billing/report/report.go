@@ -60,8 +60,9 @@ type Query struct {
 	From, To            time.Time
 	Zone                *time.Location // days are cut in it; nil = UTC
 	Step, Group         string
-	Org                 ids.ID // ids.Nil = all: operators only
-	Model, Key, Project ids.ID // ids.Nil = all
+	Org                 ids.ID   // ids.Nil = all: operators only
+	Orgs                []ids.ID // of all, these alone; nil = every one
+	Model, Key, Project ids.ID   // ids.Nil = all
 }
 
 // Sums is an amount of usage.

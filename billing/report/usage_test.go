@@ -341,3 +341,38 @@ func TestClosedDaysOfACustomer(t *testing.T) {
 	w.clock.Advance(5 * time.Minute)
 	expect(map[string]int64{"19 key a": 17, "19 Playground": 6, "20 key a": 40, "spend": 63})
 }
+
+// Where there are more customers than a report has room for, those that paid least are added up; a list of some has theirs.
+func TestAReportOfManyCustomers(t *testing.T) {
+	w := newWorld(t)
+	const customers, days = 800, 30
+	w.exec(`INSERT INTO orgs (org_id, name) SELECT ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid, 'Customer ' || n FROM generate_series(1, $1::int) n`, customers)
+	first := now.Truncate(24*time.Hour).AddDate(0, 0, -days)
+	w.exec(`INSERT INTO usage_rollups SELECT o.org_id, $1::timestamptz + d * interval '1 day', o.org_id, o.org_id, o.org_id, 1, 0, 10, 0, 0, 5, 0, 0, 0, substr(o.org_id::text, 25)::bigint, 0, 0, 0, 0, 0
+		FROM orgs o, generate_series(0, $2::int - 1) d WHERE o.name LIKE 'Customer %'`, first, days)
+	in := report.Query{From: first, To: first.AddDate(0, 0, days), Step: report.StepDay, Group: report.ByOrg}
+	cells, err := w.Usage(t.Context(), w.root, in)
+	if err != nil || len(cells) > report.MaxCells || len(cells) < report.MaxCells/2 {
+		t.Fatalf("%d cells, %v", len(cells), err)
+	}
+	var charged money.Nano
+	var requests, others int64
+	for _, c := range cells {
+		charged, requests = charged+c.Charged, requests+c.Requests
+		if c.Group == ids.Nil {
+			others++
+			if c.Label != report.Others || c.Charged >= 800*100 {
+				t.Errorf("%+v", c)
+			}
+		} else if c.Charged < 100 {
+			t.Errorf("%s is told apart: it paid %d", c.Label, c.Charged)
+		}
+	}
+	if charged != days*customers*(customers+1)/2 || requests != days*customers || others != days {
+		t.Errorf("%d charged, %d requests, %d of others", charged, requests, others)
+	}
+	in.Orgs = []ids.ID{cells[len(cells)-1].Group, {0, 0, 0, 0, 0, 0, 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, 1}}
+	if some, err := w.Usage(t.Context(), w.root, in); err != nil || len(some) != 2*days {
+		t.Errorf("%d cells of two, %v", len(some), err)
+	}
+}

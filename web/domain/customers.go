@@ -52,14 +52,14 @@ func (b business) Customers(ctx context.Context, search, after string) (admin.Cu
 func (b business) activity(ctx context.Context, by tenants.Actor, list []admin.Customer) error {
 	now := b.Clock.Now().UTC()
 	month := period.At(period.Month, time.UTC, now).Start
-	cells, err := b.Report.Usage(ctx, by, report.Query{From: month, To: pages.Day(now, 1), Step: report.StepDay, Group: report.ByOrg})
-	if err != nil {
-		return err
-	}
 	at := map[ids.ID]int{}
 	orgs := make([]ids.ID, len(list))
 	for i, c := range list {
 		orgs[i], at[c.ID] = c.ID, i
+	}
+	cells, err := b.Report.Usage(ctx, by, report.Query{From: month, To: pages.Day(now, 1), Step: report.StepDay, Group: report.ByOrg, Orgs: orgs})
+	if err != nil {
+		return err
 	}
 	for _, c := range cells {
 		if i, ok := at[c.Group]; ok {

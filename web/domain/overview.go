@@ -69,14 +69,12 @@ func (b business) Overview(ctx context.Context) (o admin.Overview, err error) {
 // lastDay fills in the last 24 hours, hours without requests included.
 func (b business) lastDay(ctx context.Context, by tenants.Actor, now time.Time, o *admin.Overview) error {
 	from, to := hours(now, time.UTC)
-	cells, err := b.Report.Usage(ctx, by, report.Query{From: from, To: to, Step: report.StepHour, Group: report.ByOrg})
+	cells, err := b.Report.Usage(ctx, by, report.Query{From: from, To: to, Step: report.StepHour, Group: report.ByNothing})
 	o.Hours = make([]admin.HourPoint, hoursShown)
 	for i := range o.Hours {
 		o.Hours[i].Start = from.Add(time.Duration(i) * time.Hour)
 	}
-	active := map[ids.ID]bool{}
 	for _, c := range cells {
-		active[c.Group] = true
 		p := &o.Hours[c.Start.Sub(from)/time.Hour]
 		p.Requests, p.Tokens = p.Requests+c.Requests, p.Tokens+c.Usage.Tokens()
 		o.Requests, o.Errors = o.Requests+c.Requests, o.Errors+c.Errors
@@ -84,6 +82,10 @@ func (b business) lastDay(ctx context.Context, by tenants.Actor, now time.Time, 
 			o.Usage[class] += n
 		}
 	}
+	if err != nil {
+		return err
+	}
+	active, err := b.Report.Usage(ctx, by, report.Query{From: from, To: to, Step: report.StepTotal, Group: report.ByOrg})
 	o.Active = int64(len(active))
 	return err
 }

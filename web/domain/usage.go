@@ -64,6 +64,9 @@ func groupOf(by pages.GroupBy, c report.Cell) string {
 	case pages.ByKey:
 		return ids.Format(ids.Key, c.Group)
 	case pages.ByOrg:
+		if c.Group == ids.Nil {
+			return ""
+		}
 		return ids.Format(ids.Org, c.Group)
 	}
 	return ""
