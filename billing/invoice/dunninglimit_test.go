@@ -108,6 +108,24 @@ func TestMoneyForWhatWasGivenUpGivesBack(t *testing.T) {
 	s.wantLimit("paid after all", usd(900_00), false) // a write-off takes its sum off the limit, until an operator gives it back
 }
 
+// A part of an invoice was given up; that another part never came is no new invoice, and lifts nothing.
+func TestAPaymentThatNeverCameLiftsNothing(t *testing.T) {
+	s := newShop(t)
+	id := s.bill(100_00)
+	s.paidByHand(id, 40_00)
+	s.days(14 + 31)
+	s.wantLimit("due", usd(60_00), true)
+	s.giveUp(id)
+	s.wantLimit("given up", 0, true)
+	_, err := s.bills.ReversePayment(t.Context(), operator, s.org, id, s.get(id).Payments[0].ID, "It never came.")
+	s.must(err)
+	s.turn()
+	s.wantLimit("it never came", 0, true)
+	if i := s.get(id); i.State != invoice.Open || i.Due() != 40_00 {
+		t.Errorf("%s, %d due", i.State, i.Due())
+	}
+}
+
 // Before the limit is reduced, giving up frees nothing either.
 func TestAnEarlyWriteOffLowersTheLimit(t *testing.T) {
 	s := newShop(t)

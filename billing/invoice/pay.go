@@ -172,7 +172,8 @@ func (s *Service) move(ctx context.Context, tx pgx.Tx, row q.Invoice) (q.Invoice
 	case row.CreditedCents == row.TotalCents && row.TotalCents > 0:
 		state = Void
 	}
-	reopened := state == Open && row.SettledAt != nil
+	// What was given up in part was never settled: its days and restrictions go on.
+	reopened := state == Open && row.SettledAt != nil && row.GivenUpCents == 0
 	if row.State = string(state); state == Open {
 		row.SettledAt = nil
 	} else if row.SettledAt == nil {

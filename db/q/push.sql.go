@@ -145,7 +145,7 @@ func (q *Queries) ClaimDuePush(ctx context.Context, arg ClaimDuePushParams) (Inv
 }
 
 const flagPush = `-- name: FlagPush :exec
-UPDATE invoice_pushes SET moved = true WHERE org_id = $1 AND invoice_id = $2 AND NOT moved
+UPDATE invoice_pushes SET moved = true WHERE org_id = $1 AND invoice_id = $2
 `
 
 type FlagPushParams struct {
@@ -153,6 +153,7 @@ type FlagPushParams struct {
 	InvoiceID ids.ID
 }
 
+// Flagged or not, the row is locked until the move is committed: whoever keeps a look meanwhile waits, and sees it.
 func (q *Queries) FlagPush(ctx context.Context, arg FlagPushParams) error {
 	_, err := q.db.Exec(ctx, flagPush, arg.OrgID, arg.InvoiceID)
 	return err

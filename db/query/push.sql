@@ -50,7 +50,8 @@ WHERE p.ref IS NOT NULL AND i.finalized_at >= sqlc.arg(since)::timestamptz ORDER
 UPDATE invoice_pushes SET next_at = sqlc.arg(now)::timestamptz WHERE org_id = $1 AND invoice_id = $2;
 
 -- name: FlagPush :exec
-UPDATE invoice_pushes SET moved = true WHERE org_id = $1 AND invoice_id = $2 AND NOT moved;
+-- Flagged or not, the row is locked until the move is committed: whoever keeps a look meanwhile waits, and sees it.
+UPDATE invoice_pushes SET moved = true WHERE org_id = $1 AND invoice_id = $2;
 
 -- name: WakeMovedPushes :exec
 -- Invoices that moved here since the last look: paid by hand, credited, given up.
