@@ -92,18 +92,14 @@ func usageDays(ctx context.Context, r *q.Queries, org ids.ID, before time.Time, 
 	if err != nil {
 		return nil, err
 	}
-	var t steps
+	p := q.ReportDayChargesParams{Org: org, Starts: list}
 	for _, day := range list {
-		t.add(day, day.Add(wholeDay), true)
+		p.Stops = append(p.Stops, day.Add(wholeDay))
 	}
-	read, err := readCells(ctx, r, Query{Org: org}, t) // not what is kept: lines and balance are of one moment
-	days := make([]Movement, len(list))
-	for i, day := range list {
-		days[i] = Movement{At: day, Kind: ledger.Usage}
-		for _, c := range read[day.Unix()] {
-			days[i].Requests += c.Requests
-			days[i].Amount -= c.Charged
-		}
+	rows, err := r.ReportDayCharges(ctx, p) // not what is kept: lines and balance are of one moment
+	days := make([]Movement, len(rows))
+	for i, row := range rows {
+		days[i] = Movement{At: row.Start.UTC(), Kind: ledger.Usage, Requests: row.Requests, Amount: -money.Nano(row.ChargedNano)}
 	}
 	return days, err
 }

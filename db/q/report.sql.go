@@ -223,6 +223,48 @@ func (q *Queries) ReportChargedSince(ctx context.Context, arg ReportChargedSince
 	return charged_nano, err
 }
 
+const reportDayCharges = `-- name: ReportDayCharges :many
+SELECT s.start::timestamptz AS start, c.requests::bigint AS requests, c.charged_nano::bigint AS charged_nano
+  FROM (SELECT unnest($1::timestamptz[]) AS start, unnest($2::timestamptz[]) AS stop) s
+ CROSS JOIN LATERAL (
+    SELECT coalesce(sum(r.requests), 0) AS requests, coalesce(sum(r.charged_nano), 0) AS charged_nano FROM usage_rollups r
+     WHERE r.org_id = $3 AND r.bucket >= s.start AND r.bucket < s.stop) c
+ ORDER BY 1
+`
+
+type ReportDayChargesParams struct {
+	Starts []time.Time
+	Stops  []time.Time
+	Org    ids.ID
+}
+
+type ReportDayChargesRow struct {
+	Start       time.Time
+	Requests    int64
+	ChargedNano int64
+}
+
+// What some days of an organization cost: two sums are read much faster than all of ReportCells.
+func (q *Queries) ReportDayCharges(ctx context.Context, arg ReportDayChargesParams) ([]ReportDayChargesRow, error) {
+	rows, err := q.db.Query(ctx, reportDayCharges, arg.Starts, arg.Stops, arg.Org)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReportDayChargesRow
+	for rows.Next() {
+		var i ReportDayChargesRow
+		if err := rows.Scan(&i.Start, &i.Requests, &i.ChargedNano); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const reportFailedRequestIDs = `-- name: ReportFailedRequestIDs :many
 SELECT e.day, e.id FROM usage_events e
  WHERE e.org_id = $1 AND (e.day, e.id) < ($2::date, $3::uuid) AND e.day <= $2::date

@@ -181,6 +181,15 @@ WITH RECURSIVE days AS (
       FROM days d WHERE d.day IS NOT NULL)
 SELECT d.day::timestamptz AS day FROM days d WHERE d.day IS NOT NULL LIMIT @max_rows;
 
+-- name: ReportDayCharges :many
+-- What some days of an organization cost: two sums are read much faster than all of ReportCells.
+SELECT s.start::timestamptz AS start, c.requests::bigint AS requests, c.charged_nano::bigint AS charged_nano
+  FROM (SELECT unnest(@starts::timestamptz[]) AS start, unnest(@stops::timestamptz[]) AS stop) s
+ CROSS JOIN LATERAL (
+    SELECT coalesce(sum(r.requests), 0) AS requests, coalesce(sum(r.charged_nano), 0) AS charged_nano FROM usage_rollups r
+     WHERE r.org_id = @org AND r.bucket >= s.start AND r.bucket < s.stop) c
+ ORDER BY 1;
+
 -- name: ReportChargedSince :one
 SELECT coalesce(sum(charged_nano), 0)::bigint AS charged_nano FROM usage_rollups WHERE org_id = @org AND bucket >= @since;
 
