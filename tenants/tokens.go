@@ -19,10 +19,12 @@ const maxTokenName = 100
 type ControlToken struct {
 	Name      string     `json:"name"`
 	CreatedAt time.Time  `json:"created_at"`
+	CreatedBy string     `json:"created_by,omitempty"` // the person behind it, as rows name people; "" = not known
 	RevokedAt *time.Time `json:"revoked_at,omitempty"`
 }
 
-// CreateControlToken makes a token; bearer is shown once. The name must not be a live token's. Operators only.
+// CreateControlToken makes a token; bearer is shown once. The name must not be a live token's. Behind it is the person who asks,
+// or who is behind the token that asks: what it does is theirs. Operators only.
 func (s *Service) CreateControlToken(ctx context.Context, by Actor, name string) (bearer string, err error) {
 	if err := by.RequireOperator(); err != nil {
 		return "", err
@@ -33,13 +35,32 @@ func (s *Service) CreateControlToken(ctx context.Context, by Actor, name string)
 	bearer = secret.New(secret.ControlToken)
 	hash := s.master.KeyHash(bearer)
 	err = s.system(ctx, func(tx pgx.Tx, rows *q.Queries) error {
-		err := rows.InsertControlToken(ctx, q.InsertControlTokenParams{TokenHash: hash[:], Name: name, CreatedAt: s.now()})
+		holder, err := behind(ctx, rows, by)
+		if err != nil {
+			return err
+		}
+		err = rows.InsertControlToken(ctx, q.InsertControlTokenParams{TokenHash: hash[:], Name: name, CreatedAt: s.now(), CreatedBy: holder})
 		if err != nil {
 			return Taken(err, "A control token named %q exists. Revoke it first.", name)
 		}
 		return s.audit(ctx, tx, by, ids.Nil, "control_token.create", name, nil, nil)
 	})
 	return bearer, err
+}
+
+// behind is the person who acts, in person or by a control token; "" = not known.
+func behind(ctx context.Context, rows *q.Queries, by Actor) (string, error) {
+	switch {
+	case by.User != ids.Nil:
+		return by.Name(), nil
+	case by.Token == "":
+		return "", nil
+	}
+	holder, err := rows.ControlTokenHolder(ctx, by.Token)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	return holder, err
 }
 
 // RevokeControlToken ends the live token of this name. Operators only.
@@ -64,7 +85,7 @@ func (s *Service) ControlTokens(ctx context.Context, by Actor) (all []ControlTok
 	err = s.system(ctx, func(_ pgx.Tx, rows *q.Queries) error {
 		found, err := rows.ListControlTokens(ctx)
 		all = each(found, func(r q.ListControlTokensRow) ControlToken {
-			return ControlToken{Name: r.Name, CreatedAt: r.CreatedAt, RevokedAt: r.RevokedAt}
+			return ControlToken{Name: r.Name, CreatedAt: r.CreatedAt, CreatedBy: r.CreatedBy, RevokedAt: r.RevokedAt}
 		})
 		return err
 	})

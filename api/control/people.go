@@ -160,6 +160,7 @@ func (a *api) createSignInLink(c *call, in NewSignInLink) (SignInLink, error) {
 type ControlToken struct {
 	Name      string     `json:"name"`
 	CreatedAt time.Time  `json:"created_at"`
+	CreatedBy string     `json:"created_by,omitempty"` // the person behind it; absent: not known
 	RevokedAt *time.Time `json:"revoked_at,omitempty"`
 }
 

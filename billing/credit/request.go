@@ -83,6 +83,7 @@ type Request struct {
 	DecidedBy string
 	DecidedAt *time.Time
 	Note      string
+	Own       bool // only where Requests lists it: who reads it asked, in person or by a control token that he made
 	Repeated  bool // of Ask: the key was used before, and this is what became of the first
 }
 
@@ -209,8 +210,9 @@ func (d *Desk) ask(ctx context.Context, by tenants.Actor, a Ask, mayWait bool) (
 // aloneSpan is how long what an operator does to one customer is added up for the limit: many small sums are a large one.
 const aloneSpan = 24 * time.Hour
 
-// mayAlone reports whether an operator may give or take so much without a second one, with what he gave and took before. All
-// tokens are one operator: whoever has one can make more. The caller has called LockApprovals.
+// mayAlone reports whether an operator may give or take so much without a second one, with what he gave and took before, in
+// person and by the tokens that he made. All tokens together are one operator, too: who is behind one may not be known. The
+// caller has called LockApprovals.
 func (d *Desk) mayAlone(ctx context.Context, queries *q.Queries, by tenants.Actor, org ids.ID, amount money.Nano) (bool, error) {
 	if by.Name() == tenants.System().Name() { // the program itself: a new installation's demo credit
 		return true, nil
@@ -307,7 +309,7 @@ func requestOf(r q.CreditRequest) (Request, error) {
 	return out, nil
 }
 
-// Approve does what another operator asked for.
+// Approve does what another operator asked for. What a control token asked for, the person who made the token did.
 func (d *Desk) Approve(ctx context.Context, by tenants.Actor, id ids.ID) (Request, error) {
 	return d.judge(ctx, by, id, func(tx pgx.Tx, r Request) (Request, error) {
 		if by.User == ids.Nil { // one person may hold any number of tokens
@@ -315,6 +317,13 @@ func (d *Desk) Approve(ctx context.Context, by tenants.Actor, id ids.ID) (Reques
 		}
 		if r.AskedBy == by.Name() {
 			return Request{}, fault.New(fault.Forbidden, "You asked for this. A second operator must approve it.").WithCode("second_operator_needed")
+		}
+		switch own, err := q.New(tx).IsBehind(ctx, q.IsBehindParams{Token: r.AskedBy, Person: by.Name()}); {
+		case err != nil:
+			return Request{}, fmt.Errorf("credit: who is behind a token: %w", err)
+		case own:
+			return Request{}, fault.New(fault.Forbidden, "A control token that you made asked for this (%s). A second operator must approve it.", r.AskedBy).
+				WithCode("second_operator_needed")
 		}
 		if err := d.do(ctx, tx, by, r); err != nil {
 			return Request{}, err
@@ -339,13 +348,21 @@ func (d *Desk) Refuse(ctx context.Context, by tenants.Actor, id ids.ID, note str
 	})
 }
 
-// judge runs fn on a request that waits, under its lock.
+// judge runs fn on a request that waits, under its lock. It locks in the order of ask: the organization's approvals before any row.
 func (d *Desk) judge(ctx context.Context, by tenants.Actor, id ids.ID, fn func(tx pgx.Tx, r Request) (Request, error)) (out Request, err error) {
 	if err := by.RequireOperator(); err != nil {
 		return Request{}, err
 	}
 	err = d.db.InTx(ctx, db.System(), func(tx pgx.Tx) error {
-		row, err := q.New(tx).LockCreditRequest(ctx, id)
+		queries := q.New(tx)
+		org, err := queries.CreditRequestOrg(ctx, id)
+		if err != nil {
+			return tenants.Found(err, "request")
+		}
+		if err := queries.LockApprovals(ctx, org); err != nil {
+			return fmt.Errorf("credit: approvals: %w", err)
+		}
+		row, err := queries.LockCreditRequest(ctx, id)
 		if err != nil {
 			return tenants.Found(err, "request")
 		}
@@ -426,7 +443,7 @@ func (d *Desk) Requests(ctx context.Context, by tenants.Actor) (list []Request, 
 		return nil, err
 	}
 	err = d.db.InTx(ctx, db.System().ReadOnly(), func(tx pgx.Tx) error {
-		rows, err := q.New(tx).CreditRequests(ctx, maxRequests)
+		rows, err := q.New(tx).CreditRequests(ctx, q.CreditRequestsParams{Person: by.Name(), MaxRows: maxRequests})
 		list = nil
 		for _, r := range rows {
 			one, err := requestOf(q.CreditRequest{OrgID: r.OrgID, ID: r.ID, Kind: r.Kind, AmountNano: r.AmountNano, Reason: r.Reason, Details: r.Details,
@@ -434,7 +451,7 @@ func (d *Desk) Requests(ctx context.Context, by tenants.Actor) (list []Request, 
 			if err != nil {
 				return err
 			}
-			one.OrgName = r.OrgName
+			one.OrgName, one.Own = r.OrgName, r.AskedBy == by.Name() || r.ByToken
 			list = append(list, one)
 		}
 		return err

@@ -317,10 +317,28 @@ func (q *Queries) CreditRequestByKey(ctx context.Context, arg CreditRequestByKey
 	return i, err
 }
 
-const creditRequests = `-- name: CreditRequests :many
-SELECT r.org_id, r.id, r.kind, r.amount_nano, r.reason, r.details, r.idempotency_key, r.state, r.asked_by, r.asked_at, r.decided_by, r.decided_at, r.note, o.name AS org_name FROM credit_requests r JOIN orgs o ON o.org_id = r.org_id
-ORDER BY (r.state = 'waiting') DESC, r.asked_at DESC LIMIT $1
+const creditRequestOrg = `-- name: CreditRequestOrg :one
+SELECT org_id FROM credit_requests WHERE id = $1
 `
+
+func (q *Queries) CreditRequestOrg(ctx context.Context, id ids.ID) (ids.ID, error) {
+	row := q.db.QueryRow(ctx, creditRequestOrg, id)
+	var org_id ids.ID
+	err := row.Scan(&org_id)
+	return org_id, err
+}
+
+const creditRequests = `-- name: CreditRequests :many
+SELECT r.org_id, r.id, r.kind, r.amount_nano, r.reason, r.details, r.idempotency_key, r.state, r.asked_by, r.asked_at, r.decided_by, r.decided_at, r.note, o.name AS org_name,
+       EXISTS (SELECT FROM control_tokens t WHERE 'token:' || t.name = r.asked_by AND t.created_by = $1::text)::boolean AS by_token
+FROM credit_requests r JOIN orgs o ON o.org_id = r.org_id
+ORDER BY (r.state = 'waiting') DESC, r.asked_at DESC LIMIT $2
+`
+
+type CreditRequestsParams struct {
+	Person  string
+	MaxRows int32
+}
 
 type CreditRequestsRow struct {
 	OrgID          ids.ID
@@ -337,10 +355,11 @@ type CreditRequestsRow struct {
 	DecidedAt      *time.Time
 	Note           string
 	OrgName        string
+	ByToken        bool
 }
 
-func (q *Queries) CreditRequests(ctx context.Context, maxRows int32) ([]CreditRequestsRow, error) {
-	rows, err := q.db.Query(ctx, creditRequests, maxRows)
+func (q *Queries) CreditRequests(ctx context.Context, arg CreditRequestsParams) ([]CreditRequestsRow, error) {
+	rows, err := q.db.Query(ctx, creditRequests, arg.Person, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -363,6 +382,7 @@ func (q *Queries) CreditRequests(ctx context.Context, maxRows int32) ([]CreditRe
 			&i.DecidedAt,
 			&i.Note,
 			&i.OrgName,
+			&i.ByToken,
 		); err != nil {
 			return nil, err
 		}
@@ -416,26 +436,30 @@ func (q *Queries) DecideCreditRequest(ctx context.Context, arg DecideCreditReque
 }
 
 const doneAlone = `-- name: DoneAlone :one
+WITH people AS (SELECT $4::text AS name
+                UNION SELECT t.created_by FROM control_tokens t WHERE 'token:' || t.name = $4::text AND t.created_by <> ''),
+     names AS (SELECT p.name FROM people p UNION SELECT 'token:' || t.name FROM control_tokens t JOIN people p ON t.created_by = p.name)
 SELECT ((SELECT coalesce(sum(CASE r.kind WHEN 'credit_limit' THEN greatest(r.amount_nano, 0) ELSE abs(r.amount_nano) END), 0) FROM credit_requests r
-          WHERE r.org_id = $1 AND (r.asked_by = $2 OR $3::boolean AND r.asked_by LIKE 'token:%') AND r.state = 'done' AND r.decided_by IS NULL AND r.asked_at > $4::timestamptz)
+          WHERE r.org_id = $1 AND (r.asked_by IN (SELECT n.name FROM names n) OR $2::boolean AND r.asked_by LIKE 'token:%') AND r.state = 'done' AND r.decided_by IS NULL AND r.asked_at > $3::timestamptz)
       + (SELECT coalesce(sum(g.amount_nano), 0) FROM credit_grants g
-          WHERE g.org_id = $1 AND (g.created_by = $2 OR $3::boolean AND g.created_by LIKE 'token:%') AND g.created_at > $4::timestamptz AND g.idempotency_key NOT LIKE 'creq\_%'))::bigint AS nano
+          WHERE g.org_id = $1 AND (g.created_by IN (SELECT n.name FROM names n) OR $2::boolean AND g.created_by LIKE 'token:%') AND g.created_at > $3::timestamptz AND g.idempotency_key NOT LIKE 'creq\_%'))::bigint AS nano
 `
 
 type DoneAloneParams struct {
 	OrgID    ids.ID
-	Who      string
 	AnyToken bool
 	Since    time.Time
+	Who      string
 }
 
-// What an operator gave a customer or took from him, alone, since a moment. Grants that were asked for are under their request.
+// What an operator gave a customer or took from him, alone, since a moment: in person, and by every control token that he is or
+// was behind, whichever of them asks now. Grants that were asked for are under their request.
 func (q *Queries) DoneAlone(ctx context.Context, arg DoneAloneParams) (int64, error) {
 	row := q.db.QueryRow(ctx, doneAlone,
 		arg.OrgID,
-		arg.Who,
 		arg.AnyToken,
 		arg.Since,
+		arg.Who,
 	)
 	var nano int64
 	err := row.Scan(&nano)
@@ -957,6 +981,23 @@ func (q *Queries) InsertGrant(ctx context.Context, arg InsertGrantParams) (Credi
 	return i, err
 }
 
+const isBehind = `-- name: IsBehind :one
+SELECT EXISTS (SELECT FROM control_tokens t WHERE 'token:' || t.name = $1::text AND t.created_by = $2::text)::boolean AS behind
+`
+
+type IsBehindParams struct {
+	Token  string
+	Person string
+}
+
+// Whether a person is or was behind a control token, as rows name both.
+func (q *Queries) IsBehind(ctx context.Context, arg IsBehindParams) (bool, error) {
+	row := q.db.QueryRow(ctx, isBehind, arg.Token, arg.Person)
+	var behind bool
+	err := row.Scan(&behind)
+	return behind, err
+}
+
 const lockAllotments = `-- name: LockAllotments :many
 SELECT budget_id, allotted_nano, used_nano, returned_nano FROM allotments
 WHERE org_id = $1 AND epoch_id = $2 AND budget_id = ANY($3::uuid[])
@@ -1181,6 +1222,7 @@ const lockCreditRequest = `-- name: LockCreditRequest :one
 SELECT org_id, id, kind, amount_nano, reason, details, idempotency_key, state, asked_by, asked_at, decided_by, decided_at, note FROM credit_requests WHERE id = $1 FOR NO KEY UPDATE
 `
 
+// After LockApprovals.
 func (q *Queries) LockCreditRequest(ctx context.Context, id ids.ID) (CreditRequest, error) {
 	row := q.db.QueryRow(ctx, lockCreditRequest, id)
 	var i CreditRequest

@@ -156,6 +156,7 @@ type ControlToken struct {
 	Name      string
 	CreatedAt time.Time
 	RevokedAt *time.Time
+	CreatedBy string
 }
 
 type CreditGrant struct {

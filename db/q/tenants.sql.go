@@ -118,6 +118,18 @@ func (q *Queries) ClaimMail(ctx context.Context, arg ClaimMailParams) ([]Outbox,
 	return items, nil
 }
 
+const controlTokenHolder = `-- name: ControlTokenHolder :one
+SELECT created_by FROM control_tokens WHERE name = $1 ORDER BY created_at DESC LIMIT 1
+`
+
+// Who is behind the token that had this name last: it may have been revoked since its bearer was asked.
+func (q *Queries) ControlTokenHolder(ctx context.Context, name string) (string, error) {
+	row := q.db.QueryRow(ctx, controlTokenHolder, name)
+	var created_by string
+	err := row.Scan(&created_by)
+	return created_by, err
+}
+
 const countLiveKeys = `-- name: CountLiveKeys :one
 SELECT count(*) FROM api_keys
 WHERE org_id = $1 AND hidden = $2 AND revoked_at IS NULL
@@ -277,7 +289,7 @@ func (q *Queries) EnsureUser(ctx context.Context, arg EnsureUserParams) (User, e
 }
 
 const getControlToken = `-- name: GetControlToken :one
-SELECT token_hash, name, created_at, revoked_at FROM control_tokens WHERE token_hash = $1
+SELECT token_hash, name, created_at, revoked_at, created_by FROM control_tokens WHERE token_hash = $1
 `
 
 func (q *Queries) GetControlToken(ctx context.Context, tokenHash []byte) (ControlToken, error) {
@@ -288,6 +300,7 @@ func (q *Queries) GetControlToken(ctx context.Context, tokenHash []byte) (Contro
 		&i.Name,
 		&i.CreatedAt,
 		&i.RevokedAt,
+		&i.CreatedBy,
 	)
 	return i, err
 }
@@ -496,17 +509,23 @@ func (q *Queries) InsertAudit(ctx context.Context, arg InsertAuditParams) error 
 }
 
 const insertControlToken = `-- name: InsertControlToken :exec
-INSERT INTO control_tokens (token_hash, name, created_at) VALUES ($1, $2, $3)
+INSERT INTO control_tokens (token_hash, name, created_at, created_by) VALUES ($1, $2, $3, $4)
 `
 
 type InsertControlTokenParams struct {
 	TokenHash []byte
 	Name      string
 	CreatedAt time.Time
+	CreatedBy string
 }
 
 func (q *Queries) InsertControlToken(ctx context.Context, arg InsertControlTokenParams) error {
-	_, err := q.db.Exec(ctx, insertControlToken, arg.TokenHash, arg.Name, arg.CreatedAt)
+	_, err := q.db.Exec(ctx, insertControlToken,
+		arg.TokenHash,
+		arg.Name,
+		arg.CreatedAt,
+		arg.CreatedBy,
+	)
 	return err
 }
 
@@ -803,13 +822,14 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]AuditLo
 }
 
 const listControlTokens = `-- name: ListControlTokens :many
-SELECT name, created_at, revoked_at FROM control_tokens ORDER BY created_at DESC, name
+SELECT name, created_at, revoked_at, created_by FROM control_tokens ORDER BY created_at DESC, name
 `
 
 type ListControlTokensRow struct {
 	Name      string
 	CreatedAt time.Time
 	RevokedAt *time.Time
+	CreatedBy string
 }
 
 func (q *Queries) ListControlTokens(ctx context.Context) ([]ListControlTokensRow, error) {
@@ -821,7 +841,12 @@ func (q *Queries) ListControlTokens(ctx context.Context) ([]ListControlTokensRow
 	var items []ListControlTokensRow
 	for rows.Next() {
 		var i ListControlTokensRow
-		if err := rows.Scan(&i.Name, &i.CreatedAt, &i.RevokedAt); err != nil {
+		if err := rows.Scan(
+			&i.Name,
+			&i.CreatedAt,
+			&i.RevokedAt,
+			&i.CreatedBy,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -1379,7 +1404,7 @@ func (q *Queries) RenameProject(ctx context.Context, arg RenameProjectParams) (P
 }
 
 const revokeControlToken = `-- name: RevokeControlToken :one
-UPDATE control_tokens SET revoked_at = $2 WHERE name = $1 AND revoked_at IS NULL RETURNING token_hash, name, created_at, revoked_at
+UPDATE control_tokens SET revoked_at = $2 WHERE name = $1 AND revoked_at IS NULL RETURNING token_hash, name, created_at, revoked_at, created_by
 `
 
 type RevokeControlTokenParams struct {
@@ -1395,6 +1420,7 @@ func (q *Queries) RevokeControlToken(ctx context.Context, arg RevokeControlToken
 		&i.Name,
 		&i.CreatedAt,
 		&i.RevokedAt,
+		&i.CreatedBy,
 	)
 	return i, err
 }

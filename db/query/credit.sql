@@ -265,11 +265,19 @@ SELECT credit_limit_nano FROM orgs WHERE org_id = $1 FOR NO KEY UPDATE;
 SELECT pg_advisory_xact_lock(hashtextextended('approvals of ' || sqlc.arg(org_id)::uuid::text, 0));
 
 -- name: DoneAlone :one
--- What an operator gave a customer or took from him, alone, since a moment. Grants that were asked for are under their request.
+-- What an operator gave a customer or took from him, alone, since a moment: in person, and by every control token that he is or
+-- was behind, whichever of them asks now. Grants that were asked for are under their request.
+WITH people AS (SELECT sqlc.arg(who)::text AS name
+                UNION SELECT t.created_by FROM control_tokens t WHERE 'token:' || t.name = sqlc.arg(who)::text AND t.created_by <> ''),
+     names AS (SELECT p.name FROM people p UNION SELECT 'token:' || t.name FROM control_tokens t JOIN people p ON t.created_by = p.name)
 SELECT ((SELECT coalesce(sum(CASE r.kind WHEN 'credit_limit' THEN greatest(r.amount_nano, 0) ELSE abs(r.amount_nano) END), 0) FROM credit_requests r
-          WHERE r.org_id = $1 AND (r.asked_by = sqlc.arg(who) OR sqlc.arg(any_token)::boolean AND r.asked_by LIKE 'token:%') AND r.state = 'done' AND r.decided_by IS NULL AND r.asked_at > sqlc.arg(since)::timestamptz)
+          WHERE r.org_id = $1 AND (r.asked_by IN (SELECT n.name FROM names n) OR sqlc.arg(any_token)::boolean AND r.asked_by LIKE 'token:%') AND r.state = 'done' AND r.decided_by IS NULL AND r.asked_at > sqlc.arg(since)::timestamptz)
       + (SELECT coalesce(sum(g.amount_nano), 0) FROM credit_grants g
-          WHERE g.org_id = $1 AND (g.created_by = sqlc.arg(who) OR sqlc.arg(any_token)::boolean AND g.created_by LIKE 'token:%') AND g.created_at > sqlc.arg(since)::timestamptz AND g.idempotency_key NOT LIKE 'creq\_%'))::bigint AS nano;
+          WHERE g.org_id = $1 AND (g.created_by IN (SELECT n.name FROM names n) OR sqlc.arg(any_token)::boolean AND g.created_by LIKE 'token:%') AND g.created_at > sqlc.arg(since)::timestamptz AND g.idempotency_key NOT LIKE 'creq\_%'))::bigint AS nano;
+
+-- name: IsBehind :one
+-- Whether a person is or was behind a control token, as rows name both.
+SELECT EXISTS (SELECT FROM control_tokens t WHERE 'token:' || t.name = sqlc.arg(token)::text AND t.created_by = sqlc.arg(person)::text)::boolean AS behind;
 
 -- name: InsertCreditRequest :one
 INSERT INTO credit_requests (org_id, id, kind, amount_nano, reason, details, idempotency_key, asked_by, asked_at)
@@ -280,12 +288,18 @@ RETURNING *;
 -- name: CreditRequestByKey :one
 SELECT * FROM credit_requests WHERE org_id = $1 AND idempotency_key = $2;
 
+-- name: CreditRequestOrg :one
+SELECT org_id FROM credit_requests WHERE id = $1;
+
 -- name: LockCreditRequest :one
+-- After LockApprovals.
 SELECT * FROM credit_requests WHERE id = $1 FOR NO KEY UPDATE;
 
 -- name: DecideCreditRequest :one
 UPDATE credit_requests SET state = $3, decided_by = $4, decided_at = $5, note = $6 WHERE org_id = $1 AND id = $2 AND state = 'waiting' RETURNING *;
 
 -- name: CreditRequests :many
-SELECT r.*, o.name AS org_name FROM credit_requests r JOIN orgs o ON o.org_id = r.org_id
+SELECT r.*, o.name AS org_name,
+       EXISTS (SELECT FROM control_tokens t WHERE 'token:' || t.name = r.asked_by AND t.created_by = sqlc.arg(person)::text)::boolean AS by_token
+FROM credit_requests r JOIN orgs o ON o.org_id = r.org_id
 ORDER BY (r.state = 'waiting') DESC, r.asked_at DESC LIMIT sqlc.arg(max_rows);

@@ -164,7 +164,11 @@ UPDATE outbox SET next_at = $2, problem = $3 WHERE id = $1 AND sent_at IS NULL;
 DELETE FROM outbox WHERE created_at < $1;
 
 -- name: InsertControlToken :exec
-INSERT INTO control_tokens (token_hash, name, created_at) VALUES ($1, $2, $3);
+INSERT INTO control_tokens (token_hash, name, created_at, created_by) VALUES ($1, $2, $3, $4);
+
+-- name: ControlTokenHolder :one
+-- Who is behind the token that had this name last: it may have been revoked since its bearer was asked.
+SELECT created_by FROM control_tokens WHERE name = $1 ORDER BY created_at DESC LIMIT 1;
 
 -- name: GetControlToken :one
 SELECT * FROM control_tokens WHERE token_hash = $1;
@@ -173,7 +177,7 @@ SELECT * FROM control_tokens WHERE token_hash = $1;
 UPDATE control_tokens SET revoked_at = $2 WHERE name = $1 AND revoked_at IS NULL RETURNING *;
 
 -- name: ListControlTokens :many
-SELECT name, created_at, revoked_at FROM control_tokens ORDER BY created_at DESC, name;
+SELECT name, created_at, revoked_at, created_by FROM control_tokens ORDER BY created_at DESC, name;
 
 -- name: InsertKey :one
 INSERT INTO api_keys (org_id, id, project_id, name, hash, prefix, last4, created_by, created_at, expires_at, hidden, rpm, tpm, concurrency)

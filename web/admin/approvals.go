@@ -31,7 +31,7 @@ type Approval struct {
 	Amount  money.Nano
 	Reason  string
 	By      string
-	Mine    bool // the viewer asked: somebody else must approve
+	Mine    bool // the viewer asked, or a control token that he made: somebody else must approve
 	At      time.Time
 	State   string // waiting, done, refused
 	Decided string // by whom; "" = at once, or not yet

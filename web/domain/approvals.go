@@ -28,7 +28,7 @@ func (b business) Approvals(ctx context.Context) ([]admin.Approval, error) {
 	out := make([]admin.Approval, len(list))
 	for i, r := range list {
 		out[i] = admin.Approval{ID: r.ID, Org: r.Org, OrgName: r.OrgName, What: requestText(r), Amount: r.Amount, Reason: r.Reason, By: names.of(r.AskedBy),
-			Mine: r.AskedBy == by.Name(), At: r.AskedAt, State: r.State, Note: r.Note}
+			Mine: r.Own, At: r.AskedAt, State: r.State, Note: r.Note}
 		if r.DecidedBy != "" {
 			out[i].Decided = names.of(r.DecidedBy)
 		}
