@@ -34,6 +34,9 @@ type consentEntry struct {
 	Sentence string `json:"consent,omitempty"`
 }
 
+// CodeSentenceChanged marks the refusal of a consent to another sentence than the one that holds now.
+const CodeSentenceChanged = "sentence_changed"
+
 var errNoCard = fault.New(fault.Conflict, "There is no kept card. Give a card first.").WithCode("no_card")
 
 // chargeSentence is what a customer agrees to, word for word. It says what nextAsk does.
@@ -90,28 +93,41 @@ func (c *Collector) Consent(ctx context.Context, by tenants.Actor, org ids.ID) (
 	return out, err
 }
 
-// ChargeCard says whether an organization's invoices are charged to its kept card; else they are sent to be paid. Who manages
-// its money may say so, and the audit log keeps it as a consent to the sentence of ChargeSentence. It ends with the card.
-func (c *Collector) ChargeCard(ctx context.Context, by tenants.Actor, org ids.ID, on bool) error {
+// ChargeCard has an organization's invoices charged to its kept card. agreed is the sentence that was shown, word for word: where
+// it is not the one of the card that is kept in this moment, nothing is agreed to. Who manages its money may say so, and the audit
+// log keeps the sentence. It ends with the card.
+func (c *Collector) ChargeCard(ctx context.Context, by tenants.Actor, org ids.ID, agreed string) error {
 	if err := by.Require(tenants.BillingManage, org); err != nil {
 		return err
 	}
-	if !c.On() && on { // who agreed once may stop it at any time
+	if !c.On() {
 		return errNoTill
 	}
+	return c.setCharging(ctx, by, org, consentEntry{On: true, Sentence: agreed})
+}
+
+// StopCharging has invoices sent to be paid. Who agreed once may stop it at any time.
+func (c *Collector) StopCharging(ctx context.Context, by tenants.Actor, org ids.ID) error {
+	if err := by.Require(tenants.BillingManage, org); err != nil {
+		return err
+	}
+	return c.setCharging(ctx, by, org, consentEntry{})
+}
+
+// setCharging keeps what was said about the card.
+func (c *Collector) setCharging(ctx context.Context, by tenants.Actor, org ids.ID, said consentEntry) error {
 	err := c.s.system(ctx, func(tx pgx.Tx, r *q.Queries) error {
-		card, err := r.SetChargeInvoices(ctx, q.SetChargeInvoicesParams{OrgID: org, ChargeInvoices: on})
+		card, err := r.SetChargeInvoices(ctx, q.SetChargeInvoicesParams{OrgID: org, ChargeInvoices: said.On}) // locks the card
 		switch {
-		case errors.Is(err, pgx.ErrNoRows) && on:
+		case errors.Is(err, pgx.ErrNoRows) && said.On:
 			return errNoCard
 		case errors.Is(err, pgx.ErrNoRows):
 			return nil
 		case err != nil:
 			return fmt.Errorf("invoice: charge the card: %w", err)
 		}
-		said := consentEntry{On: on}
-		if on {
-			said.Sentence = chargeSentence(card.CardBrand, card.CardLast4)
+		if now := chargeSentence(card.CardBrand, card.CardLast4); said.On && said.Sentence != now {
+			return fault.New(fault.Conflict, "What you would agree to has changed since you saw it. It is now: “%s”", now).WithCode(CodeSentenceChanged)
 		}
 		return audit.Append(ctx, tx, by, audit.Change{Org: org, Action: chargeCard, Target: ids.Format(ids.Org, org), After: said, At: c.s.now()})
 	})

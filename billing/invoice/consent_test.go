@@ -27,7 +27,7 @@ func TestTheCardIsChargedByConsentOnly(t *testing.T) {
 	if _, err := s.collect.ChargeSentence(ctx, by, s.org); !fault.Is(err, fault.Conflict) {
 		t.Errorf("a sentence without a card: %v", err)
 	}
-	if err := s.collect.ChargeCard(ctx, by, s.org, true); !fault.Is(err, fault.Conflict) {
+	if err := s.collect.ChargeCard(ctx, by, s.org, "x"); !fault.Is(err, fault.Conflict) {
 		t.Errorf("agreed without a card: %v", err)
 	}
 	s.keepCard(stripefake.CardGood)
@@ -37,12 +37,12 @@ func TestTheCardIsChargedByConsentOnly(t *testing.T) {
 		t.Errorf("the sentence is %q", sentence)
 	}
 	s.clock.Advance(time.Minute)
-	s.must(s.collect.ChargeCard(ctx, by, s.org, true))
+	s.must(s.collect.ChargeCard(ctx, by, s.org, sentence))
 	if got := s.consent(); got != (invoice.Consent{On: true, Sentence: sentence, By: ids.Format(ids.User, by.User), At: got.At}) || !got.At.Equal(s.clock.Now().Truncate(time.Microsecond)) {
 		t.Errorf("the consent is %+v", got)
 	}
 	for name, who := range map[string]tenants.Actor{"a viewer": {User: ids.New(), Org: s.org, Role: tenants.Viewer}, "another organization": {User: ids.New(), Org: ids.New(), Role: tenants.Owner}} {
-		if err := s.collect.ChargeCard(ctx, who, s.org, false); err == nil {
+		if err := s.collect.StopCharging(ctx, who, s.org); err == nil {
 			t.Errorf("%s stops it", name)
 		}
 		if _, err := s.collect.Consent(ctx, who, s.org); err == nil {
@@ -56,7 +56,7 @@ func TestTheCardIsChargedByConsentOnly(t *testing.T) {
 		return s.number("select count(*) from audit_log where org_id = $1 and action = 'invoice.charge_card'", s.org)
 	}
 	for range 2 { // the second time there is nothing to stop
-		s.must(s.collect.ChargeCard(ctx, by, s.org, false))
+		s.must(s.collect.StopCharging(ctx, by, s.org))
 	}
 	if got := s.consent(); got != (invoice.Consent{}) || entries() != 3 {
 		t.Errorf("stopped, the consent is %+v with %d entries", got, entries())
@@ -81,6 +81,38 @@ func TestAConsentEndsWithTheCard(t *testing.T) {
 	if got := s.consent(); got.On {
 		t.Errorf("another card: %+v", got)
 	}
+}
+
+// A card that is given between the page and the click is not what the page was about.
+func TestAConsentIsToTheSentenceThatWasShown(t *testing.T) {
+	s := newShop(t)
+	ctx, by := t.Context(), tenants.Actor{User: ids.New(), Org: s.org, Role: tenants.Owner}
+	s.giveCard(by, stripefake.CardGood)
+	shown, err := s.collect.ChargeSentence(ctx, by, s.org)
+	s.must(err)
+	s.clock.Advance(time.Minute)
+	s.giveCard(by, stripefake.CardMastercard)
+	for _, agreed := range []string{shown, ""} {
+		err := s.collect.ChargeCard(ctx, by, s.org, agreed)
+		if f := fault.Of(err); f == nil || f.Code != invoice.CodeSentenceChanged || !strings.Contains(f.Message, "mastercard …4444") {
+			t.Errorf("agreed to %q: %v", agreed, err)
+		}
+		if got := s.consent(); got.On {
+			t.Errorf("agreed to %q: %+v", agreed, got)
+		}
+	}
+	s.agree(by)
+	if got := s.consent(); !got.On || !strings.Contains(got.Sentence, "mastercard …4444") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// agree has invoices charged to the kept card, by the sentence of now.
+func (s *shop) agree(by tenants.Actor) {
+	s.t.Helper()
+	sentence, err := s.collect.ChargeSentence(context.Background(), by, s.org)
+	s.must(err)
+	s.must(s.collect.ChargeCard(context.Background(), by, s.org, sentence))
 }
 
 // giveCard keeps a card and agrees to nothing.
@@ -109,7 +141,7 @@ func TestAConsentIsNoNewerCard(t *testing.T) {
 	s.must(err)
 	s.pay(url, stripefake.CardMastercard)
 	s.clock.Advance(time.Minute)
-	s.must(s.collect.ChargeCard(ctx, by, s.org, true))
+	s.agree(by)
 	s.must(s.topups.CardAdded(ctx, by, s.org, path.Base(url)))
 	if x, err := s.topups.Standing(ctx, by, s.org); err != nil || x.Card.Last4 != "4444" {
 		t.Errorf("kept is %+v, %v", x.Card, err)

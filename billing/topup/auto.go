@@ -26,7 +26,7 @@ type AutoInput struct {
 	Below      money.Nano // charge when the balance falls below it
 	To         money.Nano // and bring it to this
 	MonthlyMax money.Nano // at most so much in a calendar month of the organization's zone
-	Agreed     bool       // to the sentence of Service.Consent
+	Agreed     string     // the sentence of Service.Consent as it was shown, word for word
 }
 
 // Consent is the sentence that a customer agrees to, word for word, or says what is wrong with the figures.
@@ -38,13 +38,14 @@ func (s *Service) Consent(ctx context.Context, by tenants.Actor, in AutoInput) (
 	if standing.Card == (Kept{}) {
 		return "", errNoCard
 	}
-	agreed := in
-	agreed.Agreed = true
-	if err := agreed.check(); err != nil {
+	if err := in.check(); err != nil {
 		return "", err
 	}
 	return consent(in, standing.Card.Name()), nil
 }
+
+// CodeSentenceChanged marks the refusal of a consent to another sentence than the one that holds now.
+const CodeSentenceChanged = "sentence_changed"
 
 var errNoCard = fault.New(fault.Invalid, "Give a card first.").WithCode("no_card")
 
@@ -156,7 +157,8 @@ func (s *Service) Paused(ctx context.Context, by tenants.Actor, org ids.ID) (why
 	return why, err
 }
 
-// SetAuto turns auto-recharge on, or changes it. It ends a pause.
+// SetAuto turns auto-recharge on, or changes it, when what was agreed to is the sentence of the figures and of the card that is kept
+// in this moment. It ends a pause.
 func (s *Service) SetAuto(ctx context.Context, by tenants.Actor, in AutoInput) error {
 	if _, err := s.begin(ctx, by, in.Org); err != nil {
 		return err
@@ -164,21 +166,27 @@ func (s *Service) SetAuto(ctx context.Context, by tenants.Actor, in AutoInput) e
 	if err := in.check(); err != nil {
 		return err
 	}
+	if in.Agreed == "" {
+		return fault.New(fault.Invalid, "Agree to the sentence, or nothing may be charged.").WithParam("agree")
+	}
 	return s.system(ctx, func(tx pgx.Tx, r *q.Queries) error {
 		before, err := r.LockAutoRecharge(ctx, in.Org)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("topup: auto-recharge: %w", err)
 		}
-		c, err := r.PaymentCustomer(ctx, in.Org)
+		c, err := r.LockPaymentCustomer(ctx, in.Org)
 		if err != nil {
 			return found(err, "customer at the payment provider")
 		}
 		if c.MethodID == nil {
 			return errNoCard
 		}
+		if sentence := consent(in, keptOf(c).Name()); in.Agreed != sentence {
+			return fault.New(fault.Conflict, "What you would agree to has changed since you saw it. It is now: “%s”", sentence).WithCode(CodeSentenceChanged)
+		}
 		now := s.now()
 		p := q.SetAutoRechargeParams{OrgID: in.Org, Enabled: true, BelowNano: int64(in.Below), ToNano: int64(in.To), MonthlyMaxNano: int64(in.MonthlyMax),
-			Consent: consent(in, keptOf(c).Name()), ConsentedBy: by.Name(), Now: now}
+			Consent: in.Agreed, ConsentedBy: by.Name(), Now: now}
 		if err := r.SetAutoRecharge(ctx, p); err != nil {
 			return fmt.Errorf("topup: set auto-recharge: %w", err)
 		}
@@ -207,8 +215,6 @@ func (in AutoInput) check() error {
 		return invalid("to", "Bring the balance to at most %s.", dollars(MaxCents))
 	case in.MonthlyMax < in.To-in.Below || in.MonthlyMax > MaxMonthly:
 		return invalid("monthly_max", "Allow at least one charge a month ($%s), and at most $%s.", in.To-in.Below, MaxMonthly)
-	case !in.Agreed:
-		return invalid("agree", "Agree to the sentence, or nothing may be charged.")
 	}
 	return nil
 }

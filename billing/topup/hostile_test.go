@@ -45,7 +45,7 @@ func TestPaymentPagesAreBounded(t *testing.T) {
 func TestANewCustomerIsRecharged(t *testing.T) {
 	w := newWorld(t)
 	w.giveCard(stripefake.CardGood)
-	w.must(w.topups.SetAuto(t.Context(), w.owner, topup.AutoInput{Org: w.org, Below: usd(5), To: usd(20), MonthlyMax: usd(100), Agreed: true}))
+	w.agree(topup.AutoInput{Org: w.org, Below: usd(5), To: usd(20), MonthlyMax: usd(100)})
 	w.turn()
 	if got := w.autos(); len(got) != 1 || got[0].State != topup.Succeeded || got[0].Amount != usd(20) {
 		t.Errorf("%+v", got)
@@ -57,7 +57,7 @@ func TestANewCustomerIsRecharged(t *testing.T) {
 func TestADisputeStopsRecharging(t *testing.T) {
 	w := newWorld(t)
 	w.giveCard(stripefake.CardDisputed)
-	w.must(w.topups.SetAuto(t.Context(), w.owner, topup.AutoInput{Org: w.org, Below: usd(5), To: usd(20), MonthlyMax: usd(100), Agreed: true}))
+	w.agree(topup.AutoInput{Org: w.org, Below: usd(5), To: usd(20), MonthlyMax: usd(100)})
 	for range 5 {
 		w.turn()
 		for _, a := range w.autos() {
@@ -90,7 +90,7 @@ func TestAnOldCardFormIsRefused(t *testing.T) {
 func TestARefusalPauses(t *testing.T) {
 	w := newWorld(t)
 	w.giveCard(stripefake.CardGood)
-	w.must(w.topups.SetAuto(t.Context(), w.owner, topup.AutoInput{Org: w.org, Below: usd(5), To: usd(20), MonthlyMax: usd(100), Agreed: true}))
+	w.agree(topup.AutoInput{Org: w.org, Below: usd(5), To: usd(20), MonthlyMax: usd(100)})
 	w.exec("update payment_customers set method_id = 'pm_nobody' where org_id = $1", w.org)
 	w.turn()
 	w.turn()

@@ -1,7 +1,6 @@
 package topup_test
 
 import (
-	"context"
 	"testing"
 
 	"millrace/billing/stripefake"
@@ -20,7 +19,7 @@ func (w *world) manual() (payment string) {
 // again turns auto-recharge on.
 func (w *world) again() {
 	w.t.Helper()
-	w.must(w.topups.SetAuto(context.Background(), w.owner, topup.AutoInput{Org: w.org, Below: usd(5), To: usd(100), MonthlyMax: usd(500), Agreed: true}))
+	w.agree(topup.AutoInput{Org: w.org, Below: usd(5), To: usd(100), MonthlyMax: usd(500)})
 }
 
 // Who disputes a payment, or is given it back, is not charged for it again before he says so.

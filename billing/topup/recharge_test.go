@@ -19,7 +19,16 @@ func (w *world) allow(number string, below, to, most int64) {
 	w.t.Helper()
 	w.funded(50, true, number)
 	w.spend(40)
-	w.must(w.topups.SetAuto(context.Background(), w.owner, topup.AutoInput{Org: w.org, Below: usd(below), To: usd(to), MonthlyMax: usd(most), Agreed: true}))
+	w.agree(topup.AutoInput{Org: w.org, Below: usd(below), To: usd(to), MonthlyMax: usd(most)})
+}
+
+// agree sets auto-recharge up by the sentence of now.
+func (w *world) agree(in topup.AutoInput) {
+	w.t.Helper()
+	var err error
+	in.Agreed, err = w.topups.Consent(context.Background(), w.owner, in)
+	w.must(err)
+	w.must(w.topups.SetAuto(context.Background(), w.owner, in))
 }
 
 // turn lets the worker do what is due.
@@ -70,7 +79,7 @@ func TestTheWholeGapIsChargedOnce(t *testing.T) {
 
 func TestConsentIsKeptWordForWord(t *testing.T) {
 	w := newWorld(t)
-	in := topup.AutoInput{Org: w.org, Below: usd(20), To: usd(100), MonthlyMax: usd(500), Agreed: true}
+	in := topup.AutoInput{Org: w.org, Below: usd(20), To: usd(100), MonthlyMax: usd(500), Agreed: "x"}
 	if err := w.topups.SetAuto(t.Context(), w.owner, in); !fault.Is(err, fault.Invalid) {
 		t.Errorf("without a card: %v", err)
 	}
@@ -83,7 +92,7 @@ func TestConsentIsKeptWordForWord(t *testing.T) {
 	if err != nil || s.Auto.Consent != sentence || s.Auto.ConsentBy != w.owner.Name() {
 		t.Errorf("%+v, %v", s, err)
 	}
-	in.Agreed = false
+	in.Agreed = ""
 	if err := w.topups.SetAuto(t.Context(), w.owner, in); !fault.Is(err, fault.Invalid) {
 		t.Errorf("without consent: %v", err)
 	}
@@ -91,7 +100,7 @@ func TestConsentIsKeptWordForWord(t *testing.T) {
 		"to under below": {Below: usd(20), To: usd(20), MonthlyMax: usd(500)}, "below nothing": {Below: 0, To: usd(20), MonthlyMax: usd(500)},
 		"too much": {Below: usd(20), To: usd(20_000), MonthlyMax: usd(50_000)}, "month under one charge": {Below: usd(20), To: usd(100), MonthlyMax: usd(79)},
 	} {
-		bad.Org, bad.Agreed = w.org, true
+		bad.Org, bad.Agreed = w.org, "x"
 		if err := w.topups.SetAuto(t.Context(), w.owner, bad); !fault.Is(err, fault.Invalid) || fault.Of(err).Param == "" {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -100,6 +109,36 @@ func TestConsentIsKeptWordForWord(t *testing.T) {
 	w.turn()
 	if n := len(w.autos()); n != 0 {
 		t.Errorf("charged after it was turned off: %d", n)
+	}
+}
+
+// A card that is given between the page and the click is not what the page was about, nor are other figures.
+func TestAConsentIsToTheSentenceThatWasShown(t *testing.T) {
+	w := newWorld(t)
+	w.giveCard(stripefake.CardGood)
+	in := topup.AutoInput{Org: w.org, Below: usd(20), To: usd(100), MonthlyMax: usd(500)}
+	shown, err := w.topups.Consent(t.Context(), w.owner, in)
+	w.must(err)
+	other := in
+	other.MonthlyMax = usd(501)
+	w.clock.Advance(time.Minute)
+	refused := func(in topup.AutoInput, want string) {
+		t.Helper()
+		in.Agreed = shown
+		err := w.topups.SetAuto(t.Context(), w.owner, in)
+		if f := fault.Of(err); f == nil || f.Code != topup.CodeSentenceChanged || !strings.Contains(f.Message, want) {
+			t.Errorf("%v", err)
+		}
+		if s, err := w.topups.Standing(t.Context(), w.owner, w.org); err != nil || s.Auto.Enabled {
+			t.Errorf("%+v, %v", s, err)
+		}
+	}
+	refused(other, "$501")
+	w.giveCard(stripefake.CardMastercard)
+	refused(in, mastercard)
+	w.agree(in)
+	if s, err := w.topups.Standing(t.Context(), w.owner, w.org); err != nil || !s.Auto.Enabled || !strings.Contains(s.Auto.Consent, mastercard) {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 
@@ -171,7 +210,7 @@ func TestDeclines(t *testing.T) {
 			w.funded(50, false, stripefake.CardGood)
 			w.giveCard(c.number)
 			w.spend(40)
-			w.must(w.topups.SetAuto(t.Context(), w.owner, topup.AutoInput{Org: w.org, Below: usd(20), To: usd(100), MonthlyMax: usd(500), Agreed: true}))
+			w.agree(topup.AutoInput{Org: w.org, Below: usd(20), To: usd(100), MonthlyMax: usd(500)})
 			w.turn()
 			for i, wait := range c.after {
 				if x := w.autos()[0]; x.State != topup.Retrying || !x.Next.Equal(w.clock.Now().Add(wait).Truncate(time.Microsecond)) {

@@ -117,7 +117,7 @@ func TestARetryKeepsWithinALoweredMaximum(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.declined(20, 100, 500)
-			w.must(w.topups.SetAuto(t.Context(), w.owner, topup.AutoInput{Org: w.org, Below: usd(20), To: usd(c.to), MonthlyMax: usd(c.most), Agreed: true}))
+			w.agree(topup.AutoInput{Org: w.org, Below: usd(20), To: usd(c.to), MonthlyMax: usd(c.most)})
 			w.clock.Advance(6 * time.Hour)
 			w.turn()
 			w.turn()
@@ -215,7 +215,7 @@ func TestNothingIsAskedForAgainOnceItIsTurnedOff(t *testing.T) {
 func TestARetryKeepsToALoweredTarget(t *testing.T) {
 	w := newWorld(t)
 	w.declined(20, 100, 500)
-	w.must(w.topups.SetAuto(t.Context(), w.owner, topup.AutoInput{Org: w.org, Below: usd(20), To: usd(50), MonthlyMax: usd(500), Agreed: true}))
+	w.agree(topup.AutoInput{Org: w.org, Below: usd(20), To: usd(50), MonthlyMax: usd(500)})
 	w.clock.Advance(6 * time.Hour)
 	w.turn()
 	w.turn()

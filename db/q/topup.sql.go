@@ -349,6 +349,29 @@ func (q *Queries) LockAutoRecharge(ctx context.Context, orgID ids.ID) (AutoRecha
 	return i, err
 }
 
+const lockPaymentCustomer = `-- name: LockPaymentCustomer :one
+SELECT org_id, customer_id, method_id, card_brand, card_last4, card_expiry, setup_id, created_at, updated_at, charge_invoices FROM payment_customers WHERE org_id = $1 FOR NO KEY UPDATE
+`
+
+// After LockAutoRecharge, which may find no row to lock.
+func (q *Queries) LockPaymentCustomer(ctx context.Context, orgID ids.ID) (PaymentCustomer, error) {
+	row := q.db.QueryRow(ctx, lockPaymentCustomer, orgID)
+	var i PaymentCustomer
+	err := row.Scan(
+		&i.OrgID,
+		&i.CustomerID,
+		&i.MethodID,
+		&i.CardBrand,
+		&i.CardLast4,
+		&i.CardExpiry,
+		&i.SetupID,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.ChargeInvoices,
+	)
+	return i, err
+}
+
 const lockTopup = `-- name: LockTopup :one
 SELECT org_id, id, kind, state, cents, keep_card, session_id, session_url, payment_id, attempt, declines, failure, clawed_cents, clawbacks, refunded_cents, disputed_cents, fee_cents, version, created_by, created_at, updated_at, next_at, paid_at, customer_ids FROM topups WHERE org_id = $1 AND id = $2 FOR NO KEY UPDATE
 `

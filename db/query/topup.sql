@@ -6,6 +6,10 @@
 -- name: PaymentCustomer :one
 SELECT * FROM payment_customers WHERE org_id = $1;
 
+-- name: LockPaymentCustomer :one
+-- After LockAutoRecharge, which may find no row to lock.
+SELECT * FROM payment_customers WHERE org_id = $1 FOR NO KEY UPDATE;
+
 -- name: OrgOfPaymentCustomer :one
 SELECT org_id FROM payment_customers WHERE customer_id = $1;
 

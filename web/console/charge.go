@@ -41,6 +41,11 @@ func (p *pages) showCharge(c echo.Context, status int, changed bool) error {
 	return ui.Render(c, status, chargePage(v))
 }
 
+// sentenceChanged reports that what was agreed to is not what holds now.
+func sentenceChanged(err error) bool {
+	return err != nil && fault.Of(err).Code == "sentence_changed"
+}
+
 // chargeInvoices agrees to the sentence that the page showed. When another card was given since, it is another sentence.
 func (p *pages) chargeInvoices(c echo.Context) error {
 	who, ctx := session.Must(c), c.Request().Context()
@@ -51,16 +56,12 @@ func (p *pages) chargeInvoices(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	sentence, err := p.Pay.ChargeConsent(ctx, who)
-	switch {
+	switch err := p.Pay.ChargeInvoices(ctx, who, f.Get("sentence")); {
+	case sentenceChanged(err):
+		return p.showCharge(c, http.StatusUnprocessableEntity, true)
 	case fault.Is(err, fault.Conflict): // the card is gone: the page behind says so
 		return c.Redirect(http.StatusSeeOther, paymentTop)
 	case err != nil:
-		return err
-	case f.Get("sentence") != sentence:
-		return p.showCharge(c, http.StatusUnprocessableEntity, true)
-	}
-	if err := p.Pay.ChargeInvoices(ctx, who, true); err != nil {
 		return err
 	}
 	return c.Redirect(http.StatusSeeOther, paymentTop+"?done=charge")
@@ -71,7 +72,7 @@ func (p *pages) stopCharging(c echo.Context) error {
 	if err := who.Allow(session.PermBilling); err != nil {
 		return err
 	}
-	if err := p.Pay.ChargeInvoices(c.Request().Context(), who, false); err != nil {
+	if err := p.Pay.StopCharging(c.Request().Context(), who); err != nil {
 		return err
 	}
 	return c.Redirect(http.StatusSeeOther, paymentTop+"?done=sent")

@@ -31,12 +31,15 @@ type Payments interface {
 	Receipts(ctx context.Context, who session.Viewer) (url string, err error)
 	// Consent is the sentence that SetRecharge agrees to, or says what is wrong with r.
 	Consent(ctx context.Context, who session.Viewer, r Recharge) (string, error)
-	SetRecharge(ctx context.Context, who session.Viewer, r Recharge) error
+	// SetRecharge turns auto-recharge on. agreed is the sentence that was shown; when another one holds now, it is a Conflict with
+	// the code sentence_changed, and nothing is agreed to.
+	SetRecharge(ctx context.Context, who session.Viewer, r Recharge, agreed string) error
 	StopRecharge(ctx context.Context, who session.Viewer) error
-	// ChargeConsent is the sentence that ChargeInvoices agrees to when it is on.
+	// ChargeConsent is the sentence that ChargeInvoices agrees to.
 	ChargeConsent(ctx context.Context, who session.Viewer) (string, error)
-	// ChargeInvoices says whether invoices are charged to the kept card; else they are sent.
-	ChargeInvoices(ctx context.Context, who session.Viewer, on bool) error
+	// ChargeInvoices has invoices charged to the kept card. agreed is the sentence that was shown, as with SetRecharge.
+	ChargeInvoices(ctx context.Context, who session.Viewer, agreed string) error
+	StopCharging(ctx context.Context, who session.Viewer) error // they are sent
 }
 
 // Paying is how an organization pays, and what it paid lately.

@@ -19,13 +19,14 @@ type rechargeView struct {
 	test     bool
 	zone     string
 	sentence string
+	changed  bool // the sentence is another one than what was agreed to
 }
 
 func (p *pages) rechargeForm(c echo.Context) error {
-	return p.showRecharge(c, http.StatusOK, &ui.Form{}, "")
+	return p.showRecharge(c, http.StatusOK, &ui.Form{}, "", false)
 }
 
-func (p *pages) showRecharge(c echo.Context, status int, f *ui.Form, sentence string) error {
+func (p *pages) showRecharge(c echo.Context, status int, f *ui.Form, sentence string, changed bool) error {
 	who := session.Must(c)
 	if err := who.Allow(session.PermBilling); err != nil {
 		return err
@@ -37,7 +38,7 @@ func (p *pages) showRecharge(c echo.Context, status int, f *ui.Form, sentence st
 	if x.Card == nil || x.Off {
 		return c.Redirect(http.StatusSeeOther, paymentTop)
 	}
-	v := rechargeView{form: f, now: x.Recharge, card: *x.Card, test: x.Test, sentence: sentence, zone: ui.ZoneName(who.Location(), p.Clock.Now())}
+	v := rechargeView{form: f, now: x.Recharge, card: *x.Card, test: x.Test, sentence: sentence, changed: changed, zone: ui.ZoneName(who.Location(), p.Clock.Now())}
 	v.page = ui.Page{Title: "Set up auto-recharge", Path: "/billing", Up: &ui.Link{Href: paymentTop, Text: "Card and auto-recharge"}}
 	if sentence != "" {
 		v.page.Title = "Agree to auto-recharge"
@@ -57,24 +58,32 @@ func (p *pages) setRecharge(c echo.Context) error {
 	}
 	r := Recharge{Below: readDollars(f, "below"), To: readDollars(f, "to"), MonthlyMax: readDollars(f, "monthly_max")}
 	if !f.OK() {
-		return p.showRecharge(c, http.StatusUnprocessableEntity, f, "")
+		return p.showRecharge(c, http.StatusUnprocessableEntity, f, "", false)
 	}
-	sentence, err := p.Pay.Consent(ctx, who, r)
-	if err == nil && f.Get("step") == "agree" && f.Get("sentence") == sentence {
-		if err = p.Pay.SetRecharge(ctx, who, r); err == nil {
+	agrees := f.Get("step") == "agree"
+	if agrees {
+		err = p.Pay.SetRecharge(ctx, who, r, f.Get("sentence"))
+		if err == nil {
 			return c.Redirect(http.StatusSeeOther, paymentTop+"?done=recharge")
 		}
+	}
+	changed, sentence := sentenceChanged(err), ""
+	if !agrees || changed {
+		sentence, err = p.Pay.Consent(ctx, who, r)
 	}
 	if err != nil {
 		if !f.Absorb(err) {
 			return err
 		}
-		return p.showRecharge(c, http.StatusUnprocessableEntity, f, "")
+		return p.showRecharge(c, http.StatusUnprocessableEntity, f, "", false)
 	}
-	if f.Get("step") == "edit" {
+	switch {
+	case changed:
+		return p.showRecharge(c, http.StatusUnprocessableEntity, f, sentence, true)
+	case f.Get("step") == "edit":
 		sentence = ""
 	}
-	return p.showRecharge(c, http.StatusOK, f, sentence)
+	return p.showRecharge(c, http.StatusOK, f, sentence, false)
 }
 
 func (p *pages) stopRecharge(c echo.Context) error {

@@ -129,9 +129,9 @@ func (c customer) Consent(ctx context.Context, who session.Viewer, r console.Rec
 }
 
 // SetRecharge turns auto-recharge on.
-func (c customer) SetRecharge(ctx context.Context, who session.Viewer, r console.Recharge) error {
+func (c customer) SetRecharge(ctx context.Context, who session.Viewer, r console.Recharge, agreed string) error {
 	in := autoOf(who, r)
-	in.Agreed = true
+	in.Agreed = agreed
 	return c.Topups.SetAuto(ctx, member(who), in)
 }
 
@@ -149,7 +149,12 @@ func (c customer) ChargeConsent(ctx context.Context, who session.Viewer) (string
 	return c.Collect.ChargeSentence(ctx, member(who), who.Org)
 }
 
-// ChargeInvoices says whether they are.
-func (c customer) ChargeInvoices(ctx context.Context, who session.Viewer, on bool) error {
-	return c.Collect.ChargeCard(ctx, member(who), who.Org, on)
+// ChargeInvoices has them charged.
+func (c customer) ChargeInvoices(ctx context.Context, who session.Viewer, agreed string) error {
+	return c.Collect.ChargeCard(ctx, member(who), who.Org, agreed)
+}
+
+// StopCharging has them sent.
+func (c customer) StopCharging(ctx context.Context, who session.Viewer) error {
+	return c.Collect.StopCharging(ctx, member(who), who.Org)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"millrace/billing/invoice"
+	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/web/console"
 	"millrace/web/session"
@@ -19,13 +20,23 @@ func (f *Fixture) ChargeConsent(context.Context, session.Viewer) (string, error)
 }
 
 // ChargeInvoices charges no card.
-func (f *Fixture) ChargeInvoices(_ context.Context, who session.Viewer, on bool) error {
+func (f *Fixture) ChargeInvoices(_ context.Context, who session.Viewer, agreed string) error {
+	if agreed != chargeSentence {
+		return errSentence
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pay.charging = console.Charging{On: true, Consent: agreed, ConsentBy: who.Email, ConsentAt: Now}
+	return nil
+}
+
+var errSentence = fault.New(fault.Conflict, "What you would agree to has changed since you saw it.").WithCode("sentence_changed")
+
+// StopCharging stops nothing.
+func (f *Fixture) StopCharging(context.Context, session.Viewer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.pay.charging = console.Charging{}
-	if on {
-		f.pay.charging = console.Charging{On: true, Consent: chargeSentence, ConsentBy: who.Email, ConsentAt: Now}
-	}
 	return nil
 }
 

@@ -52,6 +52,7 @@ func Pages() []Page {
 		{Name: "card-remove", Path: "/billing/payment/card/remove", Who: Member},
 		{Name: "recharge", Path: "/billing/payment/recharge", Who: Member},
 		{Name: "recharge-refused", Path: "/billing/payment/recharge", Who: Member, Form: "below=50&to=20&monthly_max=x&step=preview", Status: 422},
+		{Name: "recharge-changed", Path: "/billing/payment/recharge", Who: Member, Form: "below=20&to=100&monthly_max=500&step=agree&sentence=Charge+another+card.", Status: 422},
 		{Name: "recharge-agree", Path: "/billing/payment/recharge", Who: Member, Form: "below=20&to=100&monthly_max=500&step=preview"},
 		{Name: "statement", Path: "/billing/statement", Who: Member},
 		{Name: "statement-day", Path: "/billing/statement/2026-11-28", Who: Member},

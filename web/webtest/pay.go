@@ -106,10 +106,13 @@ func consentOf(below, to money.Nano) string {
 }
 
 // SetRecharge turns it on.
-func (f *Fixture) SetRecharge(_ context.Context, who session.Viewer, r console.Recharge) error {
+func (f *Fixture) SetRecharge(_ context.Context, who session.Viewer, r console.Recharge, agreed string) error {
+	if agreed != consentOf(r.Below, r.To) {
+		return errSentence
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.pay.recharge = console.RechargeState{Recharge: r, On: true, Consent: consentOf(r.Below, r.To), ConsentBy: who.Email, ConsentAt: Now}
+	f.pay.recharge = console.RechargeState{Recharge: r, On: true, Consent: agreed, ConsentBy: who.Email, ConsentAt: Now}
 	return nil
 }
 
