@@ -59,7 +59,7 @@ func (c *Collector) dun(ctx context.Context, org ids.ID) error {
 		return err
 	}
 	err = c.s.system(ctx, func(tx pgx.Tx, r *q.Queries) (err error) {
-		for _, lock := range []func(context.Context, ids.ID) error{r.LockApprovals, r.LockDunnedInvoices, r.LockDunnedOrg} { // in db/query/dunning.sql's order
+		for _, lock := range []func(context.Context, ids.ID) error{r.LockApprovals, r.LockDunnedInvoices, r.LockDunnedOrg} { // in doc.go's order
 			if err := lock(ctx, org); err != nil {
 				return err
 			}

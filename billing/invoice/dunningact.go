@@ -87,12 +87,10 @@ func (s *Service) moveLimit(ctx context.Context, tx pgx.Tx, org ids.ID, from, to
 		Before: money.Nano(from), After: money.Nano(to), At: s.now()})
 }
 
-// lowerLimit takes what was given up off the credit limit, and off the one to go back to: a loss frees no credit.
+// lowerLimit takes what was given up off the credit limit, and off the one to go back to: a loss frees no credit. The
+// organization is locked.
 func (s *Service) lowerLimit(ctx context.Context, tx pgx.Tx, org ids.ID, by money.Nano) error {
 	r := q.New(tx)
-	if err := r.LockDunnedOrg(ctx, org); err != nil {
-		return fmt.Errorf("invoice: lock an organization: %w", err)
-	}
 	o, err := r.DunnedOrg(ctx, org)
 	if err != nil {
 		return tenants.Found(err, "organization")

@@ -161,7 +161,7 @@ func (d noteDeed) Do(ctx context.Context, tx pgx.Tx, by tenants.Actor, request c
 	moved := row
 	moved.CreditedCents += n
 	moved.RelievedCents += relieved
-	if _, err := s.move(ctx, tx, moved); err != nil {
+	if _, err := s.move(ctx, tx, row, moved, 0); err != nil {
 		return err
 	}
 	number, err := nextNumber(ctx, r, s.c.NotePrefix, now)

@@ -80,7 +80,8 @@ func (s *Service) RecordPayment(ctx context.Context, by tenants.Actor, org, id i
 // arrival is money that came for an invoice.
 type arrival struct {
 	cents, fee     int64
-	again          bool // it went back before: a dispute was won, a refund failed
+	again          bool  // it went back before: a dispute was won, a refund failed
+	refunded       int64 // what is known anew, with it, of refunds past credit notes; < 0: one failed
 	method         string
 	reference, key string
 	at             time.Time
@@ -152,7 +153,7 @@ func (s *Service) settle(ctx context.Context, tx pgx.Tx, by tenants.Actor, row q
 	moved := row
 	moved.PaidCents += pays + recovers
 	moved.GivenUpCents -= recovers
-	after, err = s.move(ctx, tx, moved)
+	after, err = s.move(ctx, tx, row, moved, a.refunded)
 	if err != nil {
 		return row, false, err
 	}
@@ -160,8 +161,9 @@ func (s *Service) settle(ctx context.Context, tx pgx.Tx, by tenants.Actor, row q
 		map[string]any{"number": *row.Number, "cents": a.cents, "excess_cents": excess, "method": a.method, "reference": a.reference})
 }
 
-// move stores what was paid, credited or given up, and the state that follows from it.
-func (s *Service) move(ctx context.Context, tx pgx.Tx, row q.Invoice) (q.Invoice, error) {
+// move stores what was paid, credited or given up since before, and what follows from it: the state, and whether days count
+// anew. refunded is what of it the operator gave back past credit notes; less than 0: such a refund failed.
+func (s *Service) move(ctx context.Context, tx pgx.Tx, before, row q.Invoice, refunded int64) (q.Invoice, error) {
 	due := unpaid(row)
 	state := Paid
 	switch {
@@ -172,8 +174,6 @@ func (s *Service) move(ctx context.Context, tx pgx.Tx, row q.Invoice) (q.Invoice
 	case row.CreditedCents == row.TotalCents && row.TotalCents > 0:
 		state = Void
 	}
-	// What was given up in part was never settled: its days and restrictions go on.
-	reopened := state == Open && row.SettledAt != nil && row.GivenUpCents == 0
 	if row.State = string(state); state == Open {
 		row.SettledAt = nil
 	} else if row.SettledAt == nil {
@@ -185,10 +185,8 @@ func (s *Service) move(ctx context.Context, tx pgx.Tx, row q.Invoice) (q.Invoice
 	if err != nil {
 		return row, fmt.Errorf("invoice: move: %w", err)
 	}
-	if reopened {
-		if err := s.reopen(ctx, tx, after); err != nil {
-			return row, err
-		}
+	if err := s.owedAnew(ctx, tx, before, after, refunded); err != nil {
+		return row, err
 	}
 	if err := q.New(tx).FlagPush(ctx, q.FlagPushParams{OrgID: row.OrgID, InvoiceID: row.ID}); err != nil {
 		return row, fmt.Errorf("invoice: wake the collector: %w", err)

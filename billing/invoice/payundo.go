@@ -88,8 +88,9 @@ func (s *Service) reverse(ctx context.Context, tx pgx.Tx, by tenants.Actor, row 
 	if err != nil {
 		return row, err
 	}
-	row.PaidCents -= p.Cents
-	if row, err = s.move(ctx, tx, row); err != nil {
+	moved := row
+	moved.PaidCents -= p.Cents
+	if row, err = s.move(ctx, tx, row, moved, 0); err != nil {
 		return row, err
 	}
 	return row, s.audit(ctx, tx, by, row.OrgID, "invoice.reverse_payment", row.ID, nil,

@@ -42,7 +42,8 @@ const looks = 8
 func targets(push q.InvoicePush, notes []q.CreditNote, seen TillState) q.InvoicePush {
 	next := push
 	next.ReceivedCents = max(push.ReceivedCents, seen.Paid)
-	next.ClawedCents = min(next.ReceivedCents, refunds(notes, seen)+max(seen.Disputed, 0))
+	next.RefundedCents = min(next.ReceivedCents, refunds(push, notes, seen))
+	next.ClawedCents = min(next.ReceivedCents, next.RefundedCents+max(seen.Disputed, 0))
 	if next.FeeCents == 0 {
 		next.FeeCents = max(seen.Fee, 0)
 	}
@@ -74,7 +75,7 @@ func (c *Collector) book(ctx context.Context, tx pgx.Tx, push q.InvoicePush, see
 			return inv, err
 		}
 	}
-	before, back := inv, fmt.Sprintf("%s:back:%d", seen.Ref, next.Clawbacks)
+	back, refunded := fmt.Sprintf("%s:back:%d", seen.Ref, next.Clawbacks), next.RefundedCents-push.RefundedCents
 	switch delta := next.ClawedCents - push.ClawedCents; {
 	case delta > 0:
 		_, excess, err := atProvider(ctx, r, next, push.ClawedCents)
@@ -82,17 +83,18 @@ func (c *Collector) book(ctx context.Context, tx pgx.Tx, push q.InvoicePush, see
 			return inv, err
 		}
 		taken := min(delta-min(delta, excess), inv.PaidCents)
-		if inv, err = c.takeBack(ctx, tx, inv, delta, taken, back); err != nil {
+		if inv, err = c.takeBack(ctx, tx, inv, back, delta, taken, min(refunded, taken)); err != nil {
 			return inv, err
 		}
 		next.TakenCents += taken
 	case delta < 0:
-		if inv, _, err = c.s.settle(ctx, tx, tenants.System(), inv, arrival{cents: -delta, again: true, method: byStripe, reference: "back: " + paymentOf(seen), key: back, at: c.s.now()}); err != nil {
+		if inv, _, err = c.s.settle(ctx, tx, tenants.System(), inv, arrival{cents: -delta, again: true, refunded: refunded, method: byStripe, reference: "back: " + paymentOf(seen), key: back, at: c.s.now()}); err != nil {
 			return inv, err
 		}
-	}
-	if err := c.keepRefunded(ctx, tx, before, inv, min(refunds(notes, seen), next.TakenCents)); err != nil {
-		return inv, err
+	case refunded != 0: // as much as disputes moved the other way
+		if inv, err = c.s.move(ctx, tx, inv, inv, refunded); err != nil {
+			return inv, err
+		}
 	}
 	if err := c.bookFee(ctx, tx, inv, push, next); err != nil {
 		return inv, err
@@ -125,15 +127,16 @@ func atProvider(ctx context.Context, r *q.Queries, push q.InvoicePush, clawed in
 }
 
 // takeBack books money that went back past every credit note: credit that it had become is taken first, then what it paid is
-// owed again.
-func (c *Collector) takeBack(ctx context.Context, tx pgx.Tx, inv q.Invoice, cents, taken int64, key string) (q.Invoice, error) {
+// owed again: taken, of which refunded is the operator's doing.
+func (c *Collector) takeBack(ctx context.Context, tx pgx.Tx, inv q.Invoice, key string, cents, taken, refunded int64) (q.Invoice, error) {
 	err := c.s.post(ctx, tx, ledger.Txn{Org: inv.OrgID, Kind: ledger.Refund, Memo: "Payment taken back, " + *inv.Number, Key: "invoice:" + inv.ID.String() + ":taken:" + key,
 		Entries: []ledger.Entry{ledger.Debit(ledger.Receivable, nano(taken)), ledger.Debit(ledger.PrepaidPaid, nano(cents-taken)), ledger.Credit(ledger.StripeClearing, nano(cents))}})
 	if err != nil {
 		return inv, err
 	}
-	inv.PaidCents -= taken
-	inv, err = c.s.move(ctx, tx, inv)
+	moved := inv
+	moved.PaidCents -= taken
+	inv, err = c.s.move(ctx, tx, inv, moved, refunded)
 	if err != nil {
 		return inv, err
 	}
@@ -152,7 +155,7 @@ func (c *Collector) bookFee(ctx context.Context, tx pgx.Tx, inv q.Invoice, befor
 
 // same reports that a look found nothing new about money.
 func same(a, b q.InvoicePush) bool {
-	return sameMoney(a, b) && text(a.PaymentID) == text(b.PaymentID) && a.Url == b.Url && a.PdfUrl == b.PdfUrl &&
+	return sameMoney(a, b) && a.RefundedCents == b.RefundedCents && text(a.PaymentID) == text(b.PaymentID) && a.Url == b.Url && a.PdfUrl == b.PdfUrl &&
 		(a.FailedAt == nil) == (b.FailedAt == nil)
 }
 

@@ -130,7 +130,7 @@ func nextAsk(v view, now time.Time) step {
 // nextPaid is about an invoice of which nothing remains at the payment provider.
 func nextPaid(v view, now time.Time) step {
 	for i := range v.notes {
-		if n := &v.notes[i]; toSend(n) && (n.TillAgainAt == nil || !n.TillAgainAt.After(now)) {
+		if n := &v.notes[i]; toSend(n) && (n.TillAgainAt == nil || !n.TillAgainAt.After(now) || unexplained(v, *v.seen, nil) >= sends(n)) {
 			return step{do: note, note: n, state: PushAsked}
 		}
 	}
@@ -143,30 +143,6 @@ func nextPaid(v view, now time.Time) step {
 		st.problem += "; " + problem
 	}
 	return st
-}
-
-// toSend reports that the payment provider is to send back what a credit note says. Other notes are not told there: they
-// would take the room that those need.
-func toSend(n *q.CreditNote) bool {
-	return Back(n.Back) == BackByStripe && n.TillRef == nil && n.Cents > n.RelievedCents
-}
-
-// notSent says what credit notes send back and the customer does not get; "" = he gets all.
-func notSent(v view) (problem string) {
-	sent := int64(0)
-	for i := range v.notes {
-		n := &v.notes[i]
-		if Back(n.Back) == BackByStripe && n.TillRef != nil {
-			sent += n.Cents - n.RelievedCents
-		}
-		if toSend(n) && n.TillProblem != "" && problem == "" {
-			problem = fmt.Sprintf("the payment provider does not send back %s of credit note %s: %s", dollars(n.Cents-n.RelievedCents), n.Number, n.TillProblem)
-		}
-	}
-	if lost := sent - v.seen.Refunded; lost > 0 && problem == "" {
-		problem = fmt.Sprintf("%s of its credit notes did not reach the customer, a refund failed at the bank: refund it there again, or send it by hand", dollars(lost))
-	}
-	return problem
 }
 
 // nextReturned is about money that came and went again.

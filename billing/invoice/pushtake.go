@@ -3,7 +3,6 @@ package invoice
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"time"
 
@@ -176,47 +175,4 @@ func (c *Collector) charge(ctx context.Context, v view, after q.InvoicePush) (q.
 		after.Problem = "the card was declined: " + x.Problem
 	}
 	return after, nil
-}
-
-// note sends back what a credit note says, once: it is looked for before it is made, and its key stays unless the answer was
-// no. One that is refused does not keep others.
-func (c *Collector) note(ctx context.Context, v view, n q.CreditNote) error {
-	want := TillNote{Invoice: v.seen.Ref, Key: n.ID.String(), Cents: n.Cents - n.RelievedCents, Paid: true, Refund: true, Memo: n.Number + ": " + n.Reason}
-	list, err := c.c.Till.CreditNotes(ctx, v.seen.Ref)
-	if err != nil {
-		return err
-	}
-	for _, x := range list {
-		if x.Key == want.Key {
-			want.Ref = x.Ref
-		}
-	}
-	if want.Ref == "" {
-		if want, err = c.c.Till.CreditNote(ctx, want, int(n.TillAttempt)); err != nil {
-			return c.refused(ctx, n, err)
-		}
-	}
-	if want.Ref == "" {
-		return fault.New(fault.Unavailable, "The payment provider names no credit note.")
-	}
-	return c.s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
-		return r.LinkCreditNote(ctx, q.LinkCreditNoteParams{OrgID: n.OrgID, ID: n.ID, TillRef: &want.Ref})
-	})
-}
-
-// refused keeps why a credit note was not taken, and when it is tried again in other words. Any other failure stays one.
-func (c *Collector) refused(ctx context.Context, n q.CreditNote, failure error) error {
-	f, pause := fault.Of(failure), noteAgain
-	switch f.Code {
-	case CodeRefused:
-	case CodeReplayed:
-		pause = replayPause
-	default:
-		return failure
-	}
-	slog.WarnContext(ctx, "invoice: the payment provider does not take a credit note", "note", n.Number, "cause", failure)
-	at := c.s.now().Add(pause)
-	return c.s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
-		return r.RefuseCreditNote(ctx, q.RefuseCreditNoteParams{OrgID: n.OrgID, ID: n.ID, TillProblem: clip(f.Message, maxProblem), TillAgainAt: &at})
-	})
 }

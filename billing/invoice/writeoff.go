@@ -2,6 +2,7 @@ package invoice
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -42,10 +43,13 @@ func checkWriteOff(row q.Invoice, r credit.Request) error {
 
 // Do books it.
 func (d writeOffDeed) Do(ctx context.Context, tx pgx.Tx, by tenants.Actor, request credit.Request) error {
-	s := d.s
-	row, err := q.New(tx).LockInvoice(ctx, q.LockInvoiceParams{OrgID: request.Org, ID: request.Details.Invoice})
+	s, r := d.s, q.New(tx)
+	row, err := r.LockInvoice(ctx, q.LockInvoiceParams{OrgID: request.Org, ID: request.Details.Invoice})
 	if err != nil {
 		return tenants.Found(err, "invoice")
+	}
+	if err := r.LockDunnedOrg(ctx, row.OrgID); err != nil { // its limit is lowered below
+		return fmt.Errorf("invoice: lock an organization: %w", err)
 	}
 	if err := checkWriteOff(row, request); err != nil {
 		return err
@@ -57,7 +61,7 @@ func (d writeOffDeed) Do(ctx context.Context, tx pgx.Tx, by tenants.Actor, reque
 	}
 	moved := row
 	moved.GivenUpCents += int64(request.Amount / NanoPerCent)
-	if _, err := s.move(ctx, tx, moved); err != nil {
+	if _, err := s.move(ctx, tx, row, moved, 0); err != nil {
 		return err
 	}
 	if err := s.lowerLimit(ctx, tx, row.OrgID, request.Amount); err != nil {

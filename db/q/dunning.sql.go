@@ -150,8 +150,7 @@ type DunnedOrgsParams struct {
 	MaxRows int32
 }
 
-// Dunning. Lock order: the organization's approvals (LockApprovals), invoices by id, orgs, dunning_holds, then budgets; ledger
-// balances and pushes are only read. Orgs are locked FOR NO KEY UPDATE: rows of all kinds take KEY SHARE on them by their foreign key.
+// Dunning. Lock order: billing/invoice/doc.go; ledger balances and pushes are only read. Orgs are locked FOR NO KEY UPDATE: rows of all kinds take KEY SHARE on them by their foreign key.
 // Organizations with an open invoice whose money should have come by now, with steps in force, or with something that is held.
 func (q *Queries) DunnedOrgs(ctx context.Context, arg DunnedOrgsParams) ([]ids.ID, error) {
 	rows, err := q.db.Query(ctx, dunnedOrgs, arg.Now, arg.After, arg.MaxRows)

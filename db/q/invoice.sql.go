@@ -962,7 +962,7 @@ const invoicingStart = `-- name: InvoicingStart :one
 SELECT first_month FROM invoicing
 `
 
-// Invoices. Lock order: invoices by id, then what db/query/credit.sql says, then invoice_series.
+// Invoices. Lock order: billing/invoice/doc.go.
 //
 // Covered by a month's invoice: usage transactions of the month booked before its freeze, and those of earlier months booked
 // since the freeze before (docs/invoices.md). A booking's moment is in its transaction's id.

@@ -397,6 +397,7 @@ type InvoicePush struct {
 	FeeCents      int64
 	LowerAttempt  int32
 	Moved         bool
+	RefundedCents int64
 }
 
 type InvoiceReopening struct {

@@ -18,6 +18,7 @@ INSERT INTO invoice_pushes (org_id, invoice_id, state, next_at, updated_at)
 SELECT i.org_id, i.id, 'new', $1::timestamptz, $1::timestamptz FROM invoices i
 WHERE i.state = 'open' AND i.total_cents >= $2::bigint
   AND NOT EXISTS (SELECT FROM invoice_pushes p WHERE p.org_id = i.org_id AND p.invoice_id = i.id)
+ORDER BY i.id
 ON CONFLICT DO NOTHING
 `
 
@@ -26,8 +27,7 @@ type BeginInvoicePushesParams struct {
 	Least int64
 }
 
-// Invoices at the payment provider. Lock order: what db/query/invoice.sql says, then invoice_pushes: whoever holds
-// one of these waits for nothing else.
+// Invoices at the payment provider. Lock order: billing/invoice/doc.go.
 // Every open invoice that is worth a payment gets its row.
 func (q *Queries) BeginInvoicePushes(ctx context.Context, arg BeginInvoicePushesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, beginInvoicePushes, arg.Now, arg.Least)
@@ -40,7 +40,7 @@ func (q *Queries) BeginInvoicePushes(ctx context.Context, arg BeginInvoicePushes
 const changeInvoicePush = `-- name: ChangeInvoicePush :exec
 UPDATE invoice_pushes p SET state = $3, ref = $4, attempt = $5, url = $6, pdf_url = $7, problem = $8, next_at = $9, charge = $10, payment_id = $11, method_id = $12,
   asks = $13, failed_at = $14, failures = $15, received_cents = $16, clawed_cents = $17, clawbacks = $18, taken_cents = $19, fee_cents = $20, seen_version = $21, updated_at = $22,
-  lower_attempt = $23, moved = $21 IS DISTINCT FROM (SELECT i.version FROM invoices i WHERE i.org_id = p.org_id AND i.id = p.invoice_id), version = p.version + 1
+  lower_attempt = $23, refunded_cents = $24, moved = $21 IS DISTINCT FROM (SELECT i.version FROM invoices i WHERE i.org_id = p.org_id AND i.id = p.invoice_id), version = p.version + 1
 WHERE p.org_id = $1 AND p.invoice_id = $2
 `
 
@@ -68,6 +68,7 @@ type ChangeInvoicePushParams struct {
 	SeenVersion   int64
 	UpdatedAt     time.Time
 	LowerAttempt  int32
+	RefundedCents int64
 }
 
 func (q *Queries) ChangeInvoicePush(ctx context.Context, arg ChangeInvoicePushParams) error {
@@ -95,6 +96,7 @@ func (q *Queries) ChangeInvoicePush(ctx context.Context, arg ChangeInvoicePushPa
 		arg.SeenVersion,
 		arg.UpdatedAt,
 		arg.LowerAttempt,
+		arg.RefundedCents,
 	)
 	return err
 }
@@ -102,7 +104,7 @@ func (q *Queries) ChangeInvoicePush(ctx context.Context, arg ChangeInvoicePushPa
 const claimDuePush = `-- name: ClaimDuePush :one
 UPDATE invoice_pushes SET next_at = $1::timestamptz
 WHERE (org_id, invoice_id) = (SELECT p.org_id, p.invoice_id FROM invoice_pushes p WHERE p.next_at <= $2 ORDER BY p.next_at LIMIT 1 FOR UPDATE SKIP LOCKED)
-RETURNING org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved
+RETURNING org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents
 `
 
 type ClaimDuePushParams struct {
@@ -140,6 +142,7 @@ func (q *Queries) ClaimDuePush(ctx context.Context, arg ClaimDuePushParams) (Inv
 		&i.FeeCents,
 		&i.LowerAttempt,
 		&i.Moved,
+		&i.RefundedCents,
 	)
 	return i, err
 }
@@ -156,6 +159,28 @@ type FlagPushParams struct {
 // Flagged or not, the row is locked until the move is committed: whoever keeps a look meanwhile waits, and sees it.
 func (q *Queries) FlagPush(ctx context.Context, arg FlagPushParams) error {
 	_, err := q.db.Exec(ctx, flagPush, arg.OrgID, arg.InvoiceID)
+	return err
+}
+
+const holdCreditNote = `-- name: HoldCreditNote :exec
+UPDATE credit_notes SET till_problem = $3, till_again_at = $4 WHERE org_id = $1 AND id = $2 AND till_ref IS NULL
+`
+
+type HoldCreditNoteParams struct {
+	OrgID       ids.ID
+	ID          ids.ID
+	TillProblem string
+	TillAgainAt *time.Time
+}
+
+// Nobody was asked: its key stays.
+func (q *Queries) HoldCreditNote(ctx context.Context, arg HoldCreditNoteParams) error {
+	_, err := q.db.Exec(ctx, holdCreditNote,
+		arg.OrgID,
+		arg.ID,
+		arg.TillProblem,
+		arg.TillAgainAt,
+	)
 	return err
 }
 
@@ -183,7 +208,7 @@ func (q *Queries) InsertInvoiceCheck(ctx context.Context, arg InsertInvoiceCheck
 }
 
 const invoicePush = `-- name: InvoicePush :one
-SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved FROM invoice_pushes WHERE org_id = $1 AND invoice_id = $2
+SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents FROM invoice_pushes WHERE org_id = $1 AND invoice_id = $2
 `
 
 type InvoicePushParams struct {
@@ -220,12 +245,13 @@ func (q *Queries) InvoicePush(ctx context.Context, arg InvoicePushParams) (Invoi
 		&i.FeeCents,
 		&i.LowerAttempt,
 		&i.Moved,
+		&i.RefundedCents,
 	)
 	return i, err
 }
 
 const invoicePushes = `-- name: InvoicePushes :many
-SELECT p.org_id, p.invoice_id, p.state, p.ref, p.attempt, p.url, p.pdf_url, p.problem, p.next_at, p.version, p.updated_at, p.charge, p.payment_id, p.method_id, p.asks, p.failed_at, p.failures, p.received_cents, p.clawed_cents, p.clawbacks, p.taken_cents, p.seen_version, p.fee_cents, p.lower_attempt, p.moved, i.number, i.state AS invoice_state, o.name AS org_name FROM invoice_pushes p
+SELECT p.org_id, p.invoice_id, p.state, p.ref, p.attempt, p.url, p.pdf_url, p.problem, p.next_at, p.version, p.updated_at, p.charge, p.payment_id, p.method_id, p.asks, p.failed_at, p.failures, p.received_cents, p.clawed_cents, p.clawbacks, p.taken_cents, p.seen_version, p.fee_cents, p.lower_attempt, p.moved, p.refunded_cents, i.number, i.state AS invoice_state, o.name AS org_name FROM invoice_pushes p
 JOIN invoices i ON i.org_id = p.org_id AND i.id = p.invoice_id JOIN orgs o ON o.org_id = p.org_id
 WHERE p.problem <> '' ORDER BY p.updated_at DESC LIMIT $1
 `
@@ -256,6 +282,7 @@ type InvoicePushesRow struct {
 	FeeCents      int64
 	LowerAttempt  int32
 	Moved         bool
+	RefundedCents int64
 	Number        *string
 	InvoiceState  string
 	OrgName       string
@@ -297,6 +324,7 @@ func (q *Queries) InvoicePushes(ctx context.Context, maxRows int32) ([]InvoicePu
 			&i.FeeCents,
 			&i.LowerAttempt,
 			&i.Moved,
+			&i.RefundedCents,
 			&i.Number,
 			&i.InvoiceState,
 			&i.OrgName,
@@ -344,7 +372,7 @@ func (q *Queries) LinkCreditNote(ctx context.Context, arg LinkCreditNoteParams) 
 }
 
 const lockInvoicePush = `-- name: LockInvoicePush :one
-SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved FROM invoice_pushes WHERE org_id = $1 AND invoice_id = $2 FOR NO KEY UPDATE
+SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents FROM invoice_pushes WHERE org_id = $1 AND invoice_id = $2 FOR NO KEY UPDATE
 `
 
 type LockInvoicePushParams struct {
@@ -381,12 +409,13 @@ func (q *Queries) LockInvoicePush(ctx context.Context, arg LockInvoicePushParams
 		&i.FeeCents,
 		&i.LowerAttempt,
 		&i.Moved,
+		&i.RefundedCents,
 	)
 	return i, err
 }
 
 const pushByPayment = `-- name: PushByPayment :one
-SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved FROM invoice_pushes WHERE payment_id = $1
+SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents FROM invoice_pushes WHERE payment_id = $1
 `
 
 func (q *Queries) PushByPayment(ctx context.Context, paymentID *string) (InvoicePush, error) {
@@ -418,12 +447,13 @@ func (q *Queries) PushByPayment(ctx context.Context, paymentID *string) (Invoice
 		&i.FeeCents,
 		&i.LowerAttempt,
 		&i.Moved,
+		&i.RefundedCents,
 	)
 	return i, err
 }
 
 const pushByRef = `-- name: PushByRef :one
-SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved FROM invoice_pushes WHERE ref = $1
+SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents FROM invoice_pushes WHERE ref = $1
 `
 
 func (q *Queries) PushByRef(ctx context.Context, ref *string) (InvoicePush, error) {
@@ -455,12 +485,13 @@ func (q *Queries) PushByRef(ctx context.Context, ref *string) (InvoicePush, erro
 		&i.FeeCents,
 		&i.LowerAttempt,
 		&i.Moved,
+		&i.RefundedCents,
 	)
 	return i, err
 }
 
 const pushOfInvoice = `-- name: PushOfInvoice :one
-SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved FROM invoice_pushes WHERE invoice_id = $1
+SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents FROM invoice_pushes WHERE invoice_id = $1
 `
 
 func (q *Queries) PushOfInvoice(ctx context.Context, invoiceID ids.ID) (InvoicePush, error) {
@@ -492,12 +523,13 @@ func (q *Queries) PushOfInvoice(ctx context.Context, invoiceID ids.ID) (InvoiceP
 		&i.FeeCents,
 		&i.LowerAttempt,
 		&i.Moved,
+		&i.RefundedCents,
 	)
 	return i, err
 }
 
 const pushesSince = `-- name: PushesSince :many
-SELECT p.org_id, p.invoice_id, p.state, p.ref, p.attempt, p.url, p.pdf_url, p.problem, p.next_at, p.version, p.updated_at, p.charge, p.payment_id, p.method_id, p.asks, p.failed_at, p.failures, p.received_cents, p.clawed_cents, p.clawbacks, p.taken_cents, p.seen_version, p.fee_cents, p.lower_attempt, p.moved FROM invoice_pushes p JOIN invoices i ON i.org_id = p.org_id AND i.id = p.invoice_id
+SELECT p.org_id, p.invoice_id, p.state, p.ref, p.attempt, p.url, p.pdf_url, p.problem, p.next_at, p.version, p.updated_at, p.charge, p.payment_id, p.method_id, p.asks, p.failed_at, p.failures, p.received_cents, p.clawed_cents, p.clawbacks, p.taken_cents, p.seen_version, p.fee_cents, p.lower_attempt, p.moved, p.refunded_cents FROM invoice_pushes p JOIN invoices i ON i.org_id = p.org_id AND i.id = p.invoice_id
 WHERE p.ref IS NOT NULL AND i.finalized_at >= $1::timestamptz ORDER BY p.invoice_id
 `
 
@@ -536,6 +568,7 @@ func (q *Queries) PushesSince(ctx context.Context, since time.Time) ([]InvoicePu
 			&i.FeeCents,
 			&i.LowerAttempt,
 			&i.Moved,
+			&i.RefundedCents,
 		); err != nil {
 			return nil, err
 		}
@@ -607,8 +640,11 @@ func (q *Queries) SetChargeInvoices(ctx context.Context, arg SetChargeInvoicesPa
 }
 
 const wakeMovedPushes = `-- name: WakeMovedPushes :exec
-UPDATE invoice_pushes SET next_at = $1::timestamptz
-WHERE moved AND (next_at IS NULL OR next_at > $1::timestamptz) AND failures = 0 AND state <> 'stopped'
+UPDATE invoice_pushes p SET next_at = $1::timestamptz
+FROM (SELECT m.org_id, m.invoice_id FROM invoice_pushes m
+       WHERE m.moved AND (m.next_at IS NULL OR m.next_at > $1::timestamptz) AND m.failures = 0 AND m.state <> 'stopped'
+       ORDER BY m.invoice_id FOR NO KEY UPDATE) w
+WHERE p.org_id = w.org_id AND p.invoice_id = w.invoice_id
 `
 
 // Invoices that moved here since the last look: paid by hand, credited, given up.

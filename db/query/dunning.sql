@@ -1,5 +1,4 @@
--- Dunning. Lock order: the organization's approvals (LockApprovals), invoices by id, orgs, dunning_holds, then budgets; ledger
--- balances and pushes are only read. Orgs are locked FOR NO KEY UPDATE: rows of all kinds take KEY SHARE on them by their foreign key.
+-- Dunning. Lock order: billing/invoice/doc.go; ledger balances and pushes are only read. Orgs are locked FOR NO KEY UPDATE: rows of all kinds take KEY SHARE on them by their foreign key.
 
 -- name: DunnedOrgs :many
 -- Organizations with an open invoice whose money should have come by now, with steps in force, or with something that is held.

@@ -1,5 +1,4 @@
--- Invoices at the payment provider. Lock order: what db/query/invoice.sql says, then invoice_pushes: whoever holds
--- one of these waits for nothing else.
+-- Invoices at the payment provider. Lock order: billing/invoice/doc.go.
 
 -- name: BeginInvoicePushes :execrows
 -- Every open invoice that is worth a payment gets its row.
@@ -7,6 +6,7 @@ INSERT INTO invoice_pushes (org_id, invoice_id, state, next_at, updated_at)
 SELECT i.org_id, i.id, 'new', sqlc.arg(now)::timestamptz, sqlc.arg(now)::timestamptz FROM invoices i
 WHERE i.state = 'open' AND i.total_cents >= sqlc.arg(least)::bigint
   AND NOT EXISTS (SELECT FROM invoice_pushes p WHERE p.org_id = i.org_id AND p.invoice_id = i.id)
+ORDER BY i.id
 ON CONFLICT DO NOTHING;
 
 -- name: ClaimDuePush :one
@@ -24,7 +24,7 @@ SELECT * FROM invoice_pushes WHERE org_id = $1 AND invoice_id = $2 FOR NO KEY UP
 -- name: ChangeInvoicePush :exec
 UPDATE invoice_pushes p SET state = $3, ref = $4, attempt = $5, url = $6, pdf_url = $7, problem = $8, next_at = $9, charge = $10, payment_id = $11, method_id = $12,
   asks = $13, failed_at = $14, failures = $15, received_cents = $16, clawed_cents = $17, clawbacks = $18, taken_cents = $19, fee_cents = $20, seen_version = $21, updated_at = $22,
-  lower_attempt = $23, moved = $21 IS DISTINCT FROM (SELECT i.version FROM invoices i WHERE i.org_id = p.org_id AND i.id = p.invoice_id), version = p.version + 1
+  lower_attempt = $23, refunded_cents = $24, moved = $21 IS DISTINCT FROM (SELECT i.version FROM invoices i WHERE i.org_id = p.org_id AND i.id = p.invoice_id), version = p.version + 1
 WHERE p.org_id = $1 AND p.invoice_id = $2;
 
 -- name: PushByRef :one
@@ -55,14 +55,21 @@ UPDATE invoice_pushes SET moved = true WHERE org_id = $1 AND invoice_id = $2;
 
 -- name: WakeMovedPushes :exec
 -- Invoices that moved here since the last look: paid by hand, credited, given up.
-UPDATE invoice_pushes SET next_at = sqlc.arg(now)::timestamptz
-WHERE moved AND (next_at IS NULL OR next_at > sqlc.arg(now)::timestamptz) AND failures = 0 AND state <> 'stopped';
+UPDATE invoice_pushes p SET next_at = sqlc.arg(now)::timestamptz
+FROM (SELECT m.org_id, m.invoice_id FROM invoice_pushes m
+       WHERE m.moved AND (m.next_at IS NULL OR m.next_at > sqlc.arg(now)::timestamptz) AND m.failures = 0 AND m.state <> 'stopped'
+       ORDER BY m.invoice_id FOR NO KEY UPDATE) w
+WHERE p.org_id = w.org_id AND p.invoice_id = w.invoice_id;
 
 -- name: LinkCreditNote :exec
 UPDATE credit_notes SET till_ref = $3, till_problem = '' WHERE org_id = $1 AND id = $2 AND till_ref IS NULL;
 
 -- name: RefuseCreditNote :exec
 UPDATE credit_notes SET till_problem = $3, till_again_at = $4, till_attempt = till_attempt + 1 WHERE org_id = $1 AND id = $2 AND till_ref IS NULL;
+
+-- name: HoldCreditNote :exec
+-- Nobody was asked: its key stays.
+UPDATE credit_notes SET till_problem = $3, till_again_at = $4 WHERE org_id = $1 AND id = $2 AND till_ref IS NULL;
 
 -- name: RetryCreditNotes :exec
 UPDATE credit_notes SET till_again_at = NULL WHERE org_id = $1 AND invoice_id = $2 AND till_ref IS NULL AND till_again_at IS NOT NULL;

@@ -1,0 +1,126 @@
+package invoice
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5"
+
+	"millrace/db/q"
+	"millrace/internal/fault"
+)
+
+// sends is what a credit note sends back, in cents.
+func sends(n *q.CreditNote) int64 { return n.Cents - n.RelievedCents }
+
+// toSend reports that the payment provider is to send back what a credit note says. Other notes are not told there: they
+// would take the room that those need.
+func toSend(n *q.CreditNote) bool {
+	return Back(n.Back) == BackByStripe && n.TillRef == nil && n.Cents > n.RelievedCents
+}
+
+// notSent says what credit notes send back and the customer does not get; "" = he gets all.
+func notSent(v view) (problem string) {
+	sent := int64(0)
+	for i := range v.notes {
+		n := &v.notes[i]
+		if Back(n.Back) == BackByStripe && n.TillRef != nil {
+			sent += sends(n)
+		}
+		if toSend(n) && n.TillProblem != "" && problem == "" {
+			problem = fmt.Sprintf("the payment provider does not send back %s of credit note %s: %s", dollars(sends(n)), n.Number, n.TillProblem)
+		}
+	}
+	if lost := sent - v.seen.Refunded; lost > 0 && problem == "" {
+		problem = fmt.Sprintf("%s of its credit notes did not reach the customer, a refund failed at the bank: refund it there again, or send it by hand", dollars(lost))
+	}
+	return problem
+}
+
+// byOperator is instead of the payment provider's id: an operator refunded there what the credit note says. No two notes have a number.
+func byOperator(n *q.CreditNote) string { return "refunded by hand: " + n.Number }
+
+// unexplained is what was refunded there beyond what is booked as past credit notes and what they sent back, in cents. there are
+// the credit notes that the payment provider has, by our key: the answer to some of them was lost.
+func unexplained(v view, seen TillState, there map[string]string) int64 {
+	left := seen.Refunded - v.push.RefundedCents
+	for i := range v.notes {
+		if n := &v.notes[i]; Back(n.Back) == BackByStripe && (n.TillRef != nil || there[n.ID.String()] != "") {
+			left -= sends(n)
+		}
+	}
+	return left
+}
+
+// note sends back what a credit note says, once: it is looked for before it is made, and its key stays unless the answer was
+// no. One that is refused does not keep others.
+func (c *Collector) note(ctx context.Context, v view, n q.CreditNote) error {
+	list, err := c.c.Till.CreditNotes(ctx, v.seen.Ref)
+	if err != nil {
+		return err
+	}
+	there := make(map[string]string, len(list))
+	for _, x := range list {
+		there[x.Key] = x.Ref
+	}
+	if ref := there[n.ID.String()]; ref != "" {
+		return c.link(ctx, n, ref)
+	}
+	seen, err := c.c.Till.Invoice(ctx, v.seen.Ref) // behind the list: what is listed is in it
+	if err != nil {
+		return err
+	}
+	if left := unexplained(v, seen, there); left > 0 {
+		return c.sentByHand(ctx, v, n, there, left)
+	}
+	x, err := c.c.Till.CreditNote(ctx, TillNote{Invoice: v.seen.Ref, Key: n.ID.String(), Cents: sends(&n), Paid: true, Refund: true, Memo: n.Number + ": " + n.Reason}, int(n.TillAttempt))
+	switch {
+	case err != nil:
+		return c.refused(ctx, n, err)
+	case x.Ref == "":
+		return fault.New(fault.Unavailable, "The payment provider names no credit note.")
+	}
+	return c.link(ctx, n, x.Ref)
+}
+
+// sentByHand sends nothing: an operator refunded left cents there himself, and nobody pays twice. It is the credit note that says
+// as much, or this one when it is covered. What covers it in part only waits for him to refund the rest there.
+func (c *Collector) sentByHand(ctx context.Context, v view, n q.CreditNote, there map[string]string, left int64) error {
+	for i := range v.notes {
+		if x := &v.notes[i]; toSend(x) && there[x.ID.String()] == "" && sends(x) == left {
+			return c.link(ctx, *x, byOperator(x))
+		}
+	}
+	if left >= sends(&n) {
+		return c.link(ctx, n, byOperator(&n))
+	}
+	at := c.s.now().Add(noteAgain)
+	problem := fmt.Sprintf("%s were refunded there by hand. Refund the other %s of it there, too", dollars(left), dollars(sends(&n)-left))
+	return c.s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
+		return r.HoldCreditNote(ctx, q.HoldCreditNoteParams{OrgID: n.OrgID, ID: n.ID, TillProblem: problem, TillAgainAt: &at})
+	})
+}
+
+func (c *Collector) link(ctx context.Context, n q.CreditNote, ref string) error {
+	return c.s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
+		return r.LinkCreditNote(ctx, q.LinkCreditNoteParams{OrgID: n.OrgID, ID: n.ID, TillRef: &ref})
+	})
+}
+
+// refused keeps why a credit note was not taken, and when it is tried again in other words. Any other failure stays one.
+func (c *Collector) refused(ctx context.Context, n q.CreditNote, failure error) error {
+	f, pause := fault.Of(failure), noteAgain
+	switch f.Code {
+	case CodeRefused:
+	case CodeReplayed:
+		pause = replayPause
+	default:
+		return failure
+	}
+	slog.WarnContext(ctx, "invoice: the payment provider does not take a credit note", "note", n.Number, "cause", failure)
+	at := c.s.now().Add(pause)
+	return c.s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
+		return r.RefuseCreditNote(ctx, q.RefuseCreditNoteParams{OrgID: n.OrgID, ID: n.ID, TillProblem: clip(f.Message, maxProblem), TillAgainAt: &at})
+	})
+}
