@@ -15,6 +15,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"millrace/api/inference"
 	"millrace/api/openai"
 	"millrace/internal/clock"
 	"millrace/serving/engine/sim"
@@ -50,7 +51,7 @@ func BenchmarkRelay(b *testing.B) {
 		b.Run(kind.name+"/direct", func(b *testing.B) { load(b, target, body) })
 		s := gatetest.New(b, gatetest.Options{Direct: true}, &gatetest.Engine{URL: target})
 		e := echo.New()
-		(&openai.API{Gate: s.Gate, Auth: keyring{s.Caller}, Models: s.Models, Prices: pricelist{}, Clock: clock.System}).Register(e)
+		(&openai.API{Gate: s.Gate, Door: inference.Door{Auth: keyring{s.Caller}, Clock: clock.System}, Models: s.Models, Prices: pricelist{}}).Register(e)
 		url := gatetest.Serve(b, e)
 		b.Run(kind.name+"/gate", func(b *testing.B) { load(b, url, body) })
 	}

@@ -1,10 +1,10 @@
 package openai
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 
+	"millrace/api/inference"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/serving/catalogue"
@@ -29,7 +29,7 @@ func (a *API) shownModel(caller *keys.Principal, m *catalogue.Model) (model, err
 }
 
 func (a *API) listModels(w http.ResponseWriter, r *http.Request, _ ids.ID) error {
-	caller, err := a.authenticate(r)
+	caller, err := a.Door.Authenticate(r)
 	if err != nil {
 		return err
 	}
@@ -44,33 +44,23 @@ func (a *API) listModels(w http.ResponseWriter, r *http.Request, _ ids.ID) error
 		}
 		list.Data = append(list.Data, shown)
 	}
-	return writeJSON(w, list)
+	return inference.WriteJSON(w, list)
 }
 
 func (a *API) showModel(w http.ResponseWriter, r *http.Request, _ ids.ID) error {
-	caller, err := a.authenticate(r)
+	caller, err := a.Door.Authenticate(r)
 	if err != nil {
 		return err
 	}
 	name := strings.TrimPrefix(r.URL.Path, pathModels+"/")
 	m, known := a.Models.Model(name)
 	if !known {
-		return fault.New(fault.NotFound, "The model %q does not exist. GET /v1/models lists those that do.", shown(name)).
+		return fault.New(fault.NotFound, "The model %q does not exist. GET /v1/models lists those that do.", inference.Shown(name)).
 			WithCode("model_not_found").WithParam("model")
 	}
 	one, err := a.shownModel(&caller, m)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, one)
-}
-
-func writeJSON(w http.ResponseWriter, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(text, '\n')) // a failed write means that the caller has gone
-	return nil
+	return inference.WriteJSON(w, one)
 }

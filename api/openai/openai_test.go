@@ -14,6 +14,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"millrace/api/inference"
 	"millrace/api/openai"
 	"millrace/internal/clock"
 	"millrace/internal/fault"
@@ -57,7 +58,7 @@ func newStand(t *testing.T, family engine.Family, engines ...*gatetest.Engine) *
 	t.Helper()
 	s := gatetest.New(t, gatetest.Options{Direct: true, Family: family}, engines...)
 	e := echo.New()
-	(&openai.API{Gate: s.Gate, Auth: keyring{s.Caller}, Models: s.Models, Prices: pricelist{}, Clock: clock.System}).Register(e)
+	(&openai.API{Gate: s.Gate, Door: inference.Door{Auth: keyring{s.Caller}, Clock: clock.System}, Models: s.Models, Prices: pricelist{}}).Register(e)
 	return &stand{Stand: s, url: gatetest.Serve(t, e), t: t}
 }
 

@@ -61,7 +61,7 @@ func unitPricesOf(p *usage.Prices) unitPrices {
 
 // pricingOf is nil for a model without a price: it cannot be called.
 func (a *API) pricingOf(caller *keys.Principal, m *catalogue.Model) (*pricing, error) {
-	now := a.Clock.Now()
+	now := a.Door.Clock.Now()
 	v, err := a.Prices.At(m.ID, a.Prices.BookOf(caller.Org, caller.PriceBook, now), now)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil

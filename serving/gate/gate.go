@@ -25,6 +25,7 @@ type Times struct {
 	Connect    time.Duration // to open a connection to a unit
 	FirstToken time.Duration // from sending the request until the first token: queue and prefill of the longest prompt
 	Idle       time.Duration // between two reads of a running stream
+	Quiet      time.Duration // between two writes to a client whose stream has begun: then it is told that it still runs
 	Write      time.Duration // for a client to take what was written
 	Whole      time.Duration // the whole request
 	Ack        time.Duration // how long an answer's last byte waits for the usage log
@@ -32,7 +33,7 @@ type Times struct {
 }
 
 // DefaultTimes are used where Options.Times has zeros.
-var DefaultTimes = Times{Connect: 5 * time.Second, FirstToken: 10 * time.Minute, Idle: 2 * time.Minute, Write: time.Minute,
+var DefaultTimes = Times{Connect: 5 * time.Second, FirstToken: 10 * time.Minute, Idle: 2 * time.Minute, Quiet: 15 * time.Second, Write: time.Minute,
 	Whole: MaxRequest, Ack: 5 * time.Second, Extend: 2 * time.Second}
 
 // Models finds a model by its public name: *catalogue.Catalogue.
@@ -70,7 +71,7 @@ type Gate struct {
 // New makes a gate.
 func New(o Options) *Gate {
 	for _, d := range []struct{ set, normal *time.Duration }{
-		{&o.Times.Connect, &DefaultTimes.Connect}, {&o.Times.FirstToken, &DefaultTimes.FirstToken}, {&o.Times.Idle, &DefaultTimes.Idle},
+		{&o.Times.Connect, &DefaultTimes.Connect}, {&o.Times.FirstToken, &DefaultTimes.FirstToken}, {&o.Times.Idle, &DefaultTimes.Idle}, {&o.Times.Quiet, &DefaultTimes.Quiet},
 		{&o.Times.Write, &DefaultTimes.Write}, {&o.Times.Whole, &DefaultTimes.Whole}, {&o.Times.Ack, &DefaultTimes.Ack},
 		{&o.Times.Extend, &DefaultTimes.Extend},
 	} {

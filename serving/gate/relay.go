@@ -113,10 +113,37 @@ func (r *relay) fill() error {
 	if by.After(end) {
 		by = end
 	}
+	if err := r.waitQuietly(by); err != nil {
+		return err
+	}
 	r.exchange.Deadline(by, times.Idle/8)
 	err := r.scratch.events.Fill(r.exchange)
 	r.now = r.t.gate.Clock.Now()
 	return err
+}
+
+// waitQuietly waits for the engine, and tells a client whose stream has begun that it still runs: what stands between
+// them ends connections on which nothing moves.
+func (r *relay) waitQuietly(by time.Time) error {
+	if !r.committed {
+		return nil
+	}
+	quiet := r.t.gate.Times.Quiet
+	for {
+		again := r.now.Add(quiet)
+		if !again.Before(by) {
+			return nil
+		}
+		r.exchange.Deadline(again, quiet/8)
+		if r.exchange.Wait() == nil {
+			return nil
+		}
+		r.now = r.t.gate.Clock.Now()
+		if r.out = r.answer.KeepAlive(r.out[:0]); len(r.out) > 0 && r.write(r.out) != nil {
+			return errClientLeft
+		}
+		r.out = r.out[:0]
+	}
 }
 
 // takeIn takes in the events that have come. done means the stream's end mark.

@@ -150,8 +150,8 @@ func (r *relay) begin(u *catalogue.Unit) {
 	r.unit, r.out, r.simulated = u, r.out[:0], u.Driver.Family() == engine.Sim
 	r.scratch.events.Reset()
 	t.meter.reset()
-	p := protocol.AnswerParams{ID: "chatcmpl-" + hexID(t.req.ID), Model: t.model.Name, Created: t.start.Unix(), N: t.req.Chat.N,
-		Usage: t.req.Chat.IncludeUsage}
+	p := protocol.AnswerParams{ID: t.req.Dialect.Prefix + hexID(t.req.ID), Model: t.model.Name, Created: t.start.Unix(), N: t.req.Chat.N,
+		Prompt: t.prompt, Usage: t.req.Chat.IncludeUsage}
 	if t.req.Chat.TellService {
 		p.Service = t.quote.Service.String()
 	}

@@ -20,6 +20,7 @@ import (
 // Dialect is what the pipeline needs of a client's API.
 type Dialect struct {
 	Name   string // in usage events
+	Prefix string // of an answer's id
 	Answer func(stream bool, p protocol.AnswerParams) protocol.Answer
 	Frame  func(err error) []byte // an error inside a stream that has begun
 }

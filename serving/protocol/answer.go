@@ -29,17 +29,20 @@ type Answer interface {
 	Fail(dst, frame []byte) []byte
 	// End appends the last bytes: those that wait for the usage log.
 	End(dst []byte) []byte
+	// KeepAlive appends what tells a client that its stream still runs, which is no part of the answer.
+	KeepAlive(dst []byte) []byte
 	// Release gives the answer's memory to later ones. It must not be used afterwards.
 	Release()
 }
 
 // AnswerParams is what an answer shows of its request.
 type AnswerParams struct {
-	ID      string // "chatcmpl-…"
+	ID      string // with the dialect's prefix
 	Model   string // the public name
 	Created int64  // unix seconds
 	N       int    // choices
 	Service string // the service tier to tell; "" = none
+	Prompt  int64  // tokens of the prompt, counted or estimated
 	Usage   bool   // streamed: the client asked for usage
 	Counter string // a chunk member, besides usage, in which the engine counts; "" = none
 }
@@ -51,6 +54,9 @@ func (p *AnswerParams) appendService(dst []byte) []byte {
 	}
 	return append(append(append(dst, `,"service_tier":"`...), p.Service...), '"')
 }
+
+// Comment is a keep-alive that every reader of event streams passes over.
+const Comment = ": keep-alive\n\n"
 
 // doneData is the data of the event that ends a stream.
 const doneData = "[DONE]"

@@ -214,6 +214,9 @@ func (s *ChatStream) Fail(dst, frame []byte) []byte {
 	return append(append(append(dst, "data: "...), frame...), "\n\n"...)
 }
 
+// KeepAlive implements Answer.
+func (s *ChatStream) KeepAlive(dst []byte) []byte { return append(dst, Comment...) }
+
 // End implements Answer.
 func (s *ChatStream) End(dst []byte) []byte { return append(dst, "data: "+doneData+"\n\n"...) }
 

@@ -176,6 +176,9 @@ func (w *ChatWhole) Finish(dst []byte, u *usage.Vector) []byte {
 // Fail implements Answer: no part of a whole answer is ever shown, so there is nothing to end.
 func (w *ChatWhole) Fail(dst, _ []byte) []byte { return dst }
 
+// KeepAlive implements Answer: a whole answer has not begun before its end.
+func (w *ChatWhole) KeepAlive(dst []byte) []byte { return dst }
+
 // End implements Answer.
 func (w *ChatWhole) End(dst []byte) []byte { return append(dst, "}\n"...) }
 

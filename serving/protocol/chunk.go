@@ -37,6 +37,7 @@ type delta struct {
 	tools    []byte
 	logprobs []byte
 	finish   []byte // a JSON string
+	stopped  []byte // the stop sequence that ended the answer: inside of a JSON string
 	bare     bool   // the delta has nothing but one text: a candidate for a shape
 }
 
@@ -155,6 +156,10 @@ func (d *delta) parse(p *cursor) {
 		case "finish_reason":
 			if d.finish = p.value(); inside(d.finish) == nil {
 				p.bad = true
+			}
+		case "stop_reason", "matched_stop": // vLLM's and SGLang's; a number is a token, which nobody asked to stop at
+			if v := inside(p.value()); len(v) > 0 && cleanText(v) {
+				d.stopped = v
 			}
 		default:
 			p.value()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"millrace/api/inference"
 	"millrace/api/openai"
 	"millrace/api/problem"
 	"millrace/billing/credit"
@@ -90,7 +91,7 @@ func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 		}
 		problem.OpenAI(c.Response().Writer, c.Request(), err)
 	}
-	(&openai.API{Gate: g, Auth: auth, Models: s.Catalogue, Prices: prices, Clock: c.Clock}).Register(e)
+	(&openai.API{Gate: g, Door: inference.Door{Auth: auth, Clock: c.Clock}, Models: s.Catalogue, Prices: prices}).Register(e)
 	return &gateway{gate: g, log: log, purse: purse, handler: e}, nil
 }
 

@@ -116,7 +116,8 @@ func Serve(t testing.TB, h http.Handler) string {
 
 // Dialect is Chat Completions with plain errors.
 var Dialect = gate.Dialect{
-	Name: "chat",
+	Name:   "chat",
+	Prefix: "chatcmpl-",
 	Answer: func(stream bool, p protocol.AnswerParams) protocol.Answer {
 		if stream {
 			return protocol.NewChatStream(p)

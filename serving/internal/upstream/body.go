@@ -138,6 +138,25 @@ func chunkSize(line []byte) (size int64, err error) {
 // Buffered reports whether something has come that was not read yet.
 func (x *Exchange) Buffered() bool { return !x.done && x.conn.in.Buffered() > 0 }
 
+// Wait waits until there is something to read and takes nothing of it: after a timeout it can be waited for again. Any
+// other error is left for Read to tell.
+func (x *Exchange) Wait() error {
+	if x.done || x.err != nil {
+		return nil
+	}
+	n := 1
+	if x.after {
+		n += len("\r\n") // what ends the chunk before says nothing
+	}
+	if x.conn.in.Buffered() >= n {
+		return nil
+	}
+	if _, err := x.conn.in.Peek(n); IsTimeout(err) {
+		return err
+	}
+	return nil
+}
+
 // finish ends the exchange after its answer's proper end: the connection may serve another.
 func (x *Exchange) finish() {
 	x.done = true

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // Answer is what a client has after reading an answer.
@@ -93,7 +94,7 @@ func Check(body []byte, w Want) (*Answer, error) {
 	if len(events) < 2 || len(events[len(events)-1]) != 0 {
 		return r.a, fmt.Errorf("the stream does not end with an empty line")
 	}
-	events = events[:len(events)-1]
+	events = slices.DeleteFunc(events[:len(events)-1], func(e []byte) bool { return bytes.HasPrefix(e, []byte(": ")) }) // comments
 	for i, e := range events {
 		data, ok := bytes.CutPrefix(e, []byte("data: "))
 		if !ok || bytes.ContainsAny(data, "\r\n") {

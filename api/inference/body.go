@@ -1,4 +1,4 @@
-package openai
+package inference
 
 import (
 	"errors"
@@ -36,14 +36,14 @@ func tooLarge() error {
 	return fault.New(fault.TooLarge, "The request body is larger than %d MiB.", protocol.MaxBodyBytes>>20)
 }
 
-// readBody reads the whole body. The caller gives it back to bodies.
-func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// readBody reads the whole body.
+func (d *Door) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > protocol.MaxBodyBytes {
 		return nil, tooLarge()
 	}
 	if r.ContentLength < 0 || r.ContentLength > smallBody {
 		control := http.NewResponseController(w)
-		_ = control.SetReadDeadline(a.Clock.Now().Add(bodyTime)) // a writer without deadlines does without
+		_ = control.SetReadDeadline(d.Clock.Now().Add(bodyTime)) // a writer without deadlines does without
 		defer control.SetReadDeadline(time.Time{})
 	}
 	body, err := readAll(r)
@@ -85,6 +85,9 @@ func readAll(r *http.Request) ([]byte, error) {
 
 // bodies keeps buffers of ordinary requests.
 var bodies buffers
+
+// Give gives back a body that nothing refers to any more.
+func Give(body []byte) { bodies.give(body) }
 
 type buffers struct{ pool sync.Pool }
 
