@@ -43,13 +43,13 @@ func TestAccessMatrix(t *testing.T) {
 		{"revoked", "Bearer " + revoked}, {"api key", "Bearer " + params["{api key}"]}, {"operator", "Bearer " + f.token},
 	}
 	var table strings.Builder
-	head := strings.Repeat(" ", 61)
+	head := strings.Repeat(" ", 77)
 	for _, b := range bearers {
 		head += fmt.Sprintf("%-12s", b.name)
 	}
 	table.WriteString(strings.TrimRight(head, " ") + "\n")
 	for _, r := range new(api).routes() {
-		line := fmt.Sprintf("%-7s%-54s", r.method, r.path)
+		line := fmt.Sprintf("%-7s%-70s", r.method, r.path)
 		path, body := r.path, d.example(r)
 		for name, value := range params {
 			path, body = strings.ReplaceAll(path, name, value), strings.ReplaceAll(body, name, value)
@@ -117,8 +117,10 @@ func (f *fixture) things() map[string]string {
 		}
 		return tx.QueryRow(ctx, "SELECT txn_id FROM ledger_lot_moves WHERE lot_id = $1", granted.ID).Scan(&txn)
 	}))
+	bill := f.invoice(org.ID)
+	payment, note := f.settled(org.ID, bill)
 	return map[string]string{
-		"{invoice}": ids.Format(ids.Invoice, f.invoice(org.ID)), "{month}": "2026-08", "{txn}": ids.Format(ids.Txn, txn),
+		"{invoice}": ids.Format(ids.Invoice, bill), "{payment}": ids.Format(paymentPrefix, payment), "{note}": ids.Format(ids.Note, note), "{month}": "2026-09", "{txn}": ids.Format(ids.Txn, txn),
 		"{approval}": ask("large"),
 		"{webhook}":  ids.Format(hook.Prefix, webhook.ID),
 		"{contract}": ids.Format(ids.Pact, contract.ID),

@@ -56,6 +56,7 @@ type fixture struct {
 	prices  *price.Service
 	root    tenants.Actor
 	token   string
+	bills   *invoice.Service
 	clock   *clock.Manual
 }
 
@@ -83,8 +84,8 @@ func setup(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	f.desk = credit.NewDesk(f.db, f.clock, quietBus{})
-	invoices := invoice.New(invoice.Config{DB: f.db, Clock: f.clock, Notify: quietBus{}, Desk: f.desk, Seller: invoice.Seller{Name: "Millrace Operations Ltd"}})
-	server := httptest.NewServer(New(Deps{Tenants: f.tenants, Keys: f.keys, Credit: f.desk, Invoices: invoices, Months: month.New(f.db, f.clock), Hooks: f.hooks, Alerts: alert.New(f.db, f.clock, "https://millrace.example"), Prices: f.prices, Catalogue: f.cat,
+	f.bills = invoice.New(invoice.Config{DB: f.db, Clock: f.clock, Notify: quietBus{}, Desk: f.desk, Seller: invoice.Seller{Name: "Millrace Operations Ltd"}})
+	server := httptest.NewServer(New(Deps{Tenants: f.tenants, Keys: f.keys, Credit: f.desk, Invoices: f.bills, Months: month.New(f.db, f.clock), Hooks: f.hooks, Alerts: alert.New(f.db, f.clock, "https://millrace.example"), Prices: f.prices, Catalogue: f.cat,
 		Fleet: fakeFleet{}, Books: fakeBooks{}, Exports: export.New(f.db, f.clock), System: fakeSystem{}, Clock: f.clock}))
 	t.Cleanup(server.Close)
 	f.url = server.URL + Root
@@ -233,6 +234,23 @@ func invoicedBefore(t *testing.T) *db.DB {
 	}
 	t.Cleanup(d.Close)
 	return d
+}
+
+// settled records a payment of $1.00 by hand and makes a credit note of $0.50.
+func (f *fixture) settled(org, id ids.ID) (payment, note ids.ID) {
+	f.t.Helper()
+	ctx := f.t.Context()
+	if _, err := f.bills.RecordPayment(ctx, f.root, org, id, invoice.PaymentInput{Cents: 1_00, Reference: "Transfer 1", IdempotencyKey: "settled"}); err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err := f.bills.CreditNote(ctx, f.root, org, id, invoice.NoteInput{Cents: 50, Reason: "Slow answers", IdempotencyKey: "settled"}); err != nil {
+		f.t.Fatal(err)
+	}
+	i, err := f.bills.Get(ctx, f.root, org, id)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return i.Payments[0].ID, i.Notes[0].ID
 }
 
 // invoice makes a final invoice of $12.34 for August, with what the ledger says of it.

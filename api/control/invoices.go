@@ -64,6 +64,9 @@ type InvoicePayment struct {
 	Reference  string    `json:"reference"`
 	ReceivedAt time.Time `json:"received_at"`
 	TxnID      string    `json:"txn_id"`
+
+	ReversedAt  *time.Time `json:"reversed_at,omitempty"` // it never came
+	ReversedWhy string     `json:"reversed_why,omitempty"`
 }
 
 // CreditNote is what was taken off.
@@ -97,7 +100,7 @@ func (a *api) invoiceOf(i invoice.Invoice) Invoice {
 	}
 	for _, p := range i.Payments {
 		out.Payments = append(out.Payments, InvoicePayment{ID: ids.Format(paymentPrefix, p.ID), Amount: cents(p.Cents), Method: p.Method, Reference: p.Reference, ReceivedAt: p.ReceivedAt,
-			TxnID: ids.Format(ids.Txn, p.Txn)})
+			TxnID: ids.Format(ids.Txn, p.Txn), ReversedAt: optionalTime(p.ReversedAt), ReversedWhy: p.ReversedWhy})
 	}
 	for _, n := range i.Notes {
 		out.CreditNotes = append(out.CreditNotes, CreditNote{ID: ids.Format(ids.Note, n.ID), Number: n.Number, Amount: cents(n.Cents), Back: string(n.Back), Reason: n.Reason, At: n.At,
@@ -239,6 +242,24 @@ func (a *api) recordPayment(c *call, in NewInvoicePayment) (Invoice, error) {
 	return a.invoiceOf(i), err
 }
 
+// PaymentReversal takes a payment back that was recorded by hand and never came.
+type PaymentReversal struct {
+	Reason string `json:"reason"`
+}
+
+func (a *api) reversePayment(c *call, in PaymentReversal) (Invoice, error) {
+	org, id, err := c.inOrg("invoice", ids.Invoice)
+	if err != nil {
+		return Invoice{}, err
+	}
+	payment, err := c.id("payment", paymentPrefix)
+	if err != nil {
+		return Invoice{}, err
+	}
+	i, err := a.Invoices.ReversePayment(c, c.actor, org, id, payment, in.Reason)
+	return a.invoiceOf(i), err
+}
+
 // NewCreditNote takes something off a final invoice.
 type NewCreditNote struct {
 	AmountUSD string `json:"amount_usd"`
@@ -257,6 +278,20 @@ func (a *api) createCreditNote(c *call, in NewCreditNote) (Approval, error) {
 	}
 	out, err := a.Invoices.CreditNote(c, c.actor, org, id, invoice.NoteInput{Cents: n, Reason: in.Reason, Back: invoice.Back(in.Back), IdempotencyKey: c.idempotencyKey()})
 	return approvalOf(out.Request), err
+}
+
+func (a *api) notePDF(c *call, _ none) ([]byte, error) {
+	org, id, err := c.inOrg("invoice", ids.Invoice)
+	if err != nil {
+		return nil, err
+	}
+	note, err := c.id("note", ids.Note)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err = a.Invoices.NotePDF(c, c.actor, org, id, note, &out)
+	return out.Bytes(), err
 }
 
 // WriteOff gives up what is due.

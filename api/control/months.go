@@ -86,6 +86,21 @@ func (a *api) getMonth(c *call, _ none) (Month, error) {
 	return out, err
 }
 
+// Drafted is what looking a month through again came to.
+type Drafted struct {
+	Invoices int `json:"invoices"`
+}
+
+// draftMonth makes or draws anew the invoices of a frozen month that are not ready or final.
+func (a *api) draftMonth(c *call) (Drafted, error) {
+	start, err := c.month()
+	if err != nil {
+		return Drafted{}, err
+	}
+	n, err := a.Invoices.Draft(c, c.actor, start)
+	return Drafted{Invoices: n}, err
+}
+
 // MonthClose closes a month: its name again, typed by who means it.
 type MonthClose struct {
 	Confirm string `json:"confirm"`

@@ -85,8 +85,11 @@ type Invoices interface {
 	Get(ctx context.Context, by tenants.Actor, org, id ids.ID) (invoice.Invoice, error)
 	SoFar(ctx context.Context, by tenants.Actor, org ids.ID) (invoice.Invoice, error)
 	PDF(ctx context.Context, by tenants.Actor, org, id ids.ID, w io.Writer) error
+	NotePDF(ctx context.Context, by tenants.Actor, org, id, note ids.ID, w io.Writer) error
+	Draft(ctx context.Context, by tenants.Actor, month time.Time) (int, error)
 	Finalize(ctx context.Context, by tenants.Actor, org, id ids.ID) (invoice.Invoice, error)
 	RecordPayment(ctx context.Context, by tenants.Actor, org, id ids.ID, in invoice.PaymentInput) (invoice.Invoice, error)
+	ReversePayment(ctx context.Context, by tenants.Actor, org, id, payment ids.ID, reason string) (invoice.Invoice, error)
 	CreditNote(ctx context.Context, by tenants.Actor, org, id ids.ID, in invoice.NoteInput) (invoice.Outcome, error)
 	WriteOff(ctx context.Context, by tenants.Actor, org, id ids.ID, reason, key string) (invoice.Outcome, error)
 }
@@ -108,9 +111,11 @@ type Hooks interface {
 	Deliveries(ctx context.Context, by tenants.Actor, org ids.ID) ([]hook.Delivery, error)
 }
 
-// Alerts is thresholds of caps that were passed: *alert.Teller.
+// Alerts is thresholds of caps that were passed, and of balances: *alert.Teller.
 type Alerts interface {
 	Alerts(ctx context.Context, by tenants.Actor, org ids.ID) ([]alert.Alert, error)
+	Low(ctx context.Context, by tenants.Actor, org ids.ID) (alert.Low, error)
+	SetLow(ctx context.Context, by tenants.Actor, org ids.ID, below money.Nano) error
 }
 
 // Prices is price versions and contracts: *price.Service.

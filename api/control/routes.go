@@ -10,6 +10,10 @@ func (a *api) routes() []route {
 	preview.timeout = longTimeout
 	document := get("/orgs/{org}/invoices/{invoice}/pdf", "getInvoiceDocument", a.invoicePDF)
 	document.contentType = "application/pdf"
+	note := get("/orgs/{org}/invoices/{invoice}/credit-notes/{note}/pdf", "getCreditNoteDocument", a.notePDF)
+	note.contentType = "application/pdf"
+	drafts := act("POST", "/months/{month}/drafts", "draftMonth", http.StatusOK, a.draftMonth)
+	drafts.timeout = longTimeout
 	return []route{
 		description(),
 		get("/status", "getStatus", a.status),
@@ -44,6 +48,8 @@ func (a *api) routes() []route {
 		send("PUT", "/orgs/{org}/caps/{scope}/{scope_id}/{period}/raise", "raiseCap", http.StatusOK, a.raiseCap),
 		act("DELETE", "/orgs/{org}/caps/{scope}/{scope_id}/{period}", "removeCap", http.StatusNoContent, a.removeCap),
 		get("/orgs/{org}/alerts", "listAlerts", a.listAlerts),
+		get("/orgs/{org}/low-balance", "getLowBalance", a.getLowBalance),
+		send("PUT", "/orgs/{org}/low-balance", "setLowBalance", http.StatusOK, a.setLowBalance),
 		get("/orgs/{org}/webhooks", "listWebhooks", a.listWebhooks),
 		send("POST", "/orgs/{org}/webhooks", "createWebhook", http.StatusCreated, a.createWebhook),
 		act("POST", "/orgs/{org}/webhooks/{webhook}/test", "testWebhook", http.StatusNoContent, a.testWebhook),
@@ -65,12 +71,15 @@ func (a *api) routes() []route {
 		document,
 		act("PUT", "/orgs/{org}/invoices/{invoice}/final", "finalizeInvoice", http.StatusOK, a.finalizeInvoice),
 		send("POST", "/orgs/{org}/invoices/{invoice}/payments", "recordInvoicePayment", http.StatusCreated, a.recordPayment).withKey(true),
+		send("PUT", "/orgs/{org}/invoices/{invoice}/payments/{payment}/reversal", "reverseInvoicePayment", http.StatusOK, a.reversePayment),
 		send("POST", "/orgs/{org}/invoices/{invoice}/credit-notes", "createCreditNote", http.StatusCreated, a.createCreditNote).withKey(true),
+		note,
 		send("POST", "/orgs/{org}/invoices/{invoice}/write-off", "writeOffInvoice", http.StatusCreated, a.writeOff).withKey(true),
 		get("/invoices", "listAllInvoices", a.listAllInvoices),
 
 		get("/months", "listMonths", a.listMonths),
 		get("/months/{month}", "getMonth", a.getMonth),
+		drafts,
 		send("PUT", "/months/{month}/closing", "closeMonth", http.StatusOK, a.closeMonth),
 
 		get("/orgs/{org}/price-contracts", "listPriceContracts", a.listContracts),

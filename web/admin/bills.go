@@ -27,6 +27,8 @@ type Bills interface {
 	StuckInvoices(ctx context.Context) ([]invoice.Stuck, error) // at the payment provider
 	Invoice(ctx context.Context, org, id ids.ID) (bill.Bill, error)
 	InvoicePDF(ctx context.Context, org, id ids.ID) (bill.File, error)
+	NotePDF(ctx context.Context, org, id, note ids.ID) (bill.File, error)
+	ReversePayment(ctx context.Context, who session.Viewer, org, id, payment ids.ID, reason string) error
 	RecordPayment(ctx context.Context, who session.Viewer, org, id ids.ID, in invoice.PaymentInput) error
 	CreditNote(ctx context.Context, who session.Viewer, org, id ids.ID, in invoice.NoteInput) (waits bool, err error)
 	WriteOff(ctx context.Context, who session.Viewer, org, id ids.ID, reason, key string) (waits bool, err error)
@@ -51,6 +53,9 @@ func (p *pages) registerBills(g *echo.Group, in func(echo.HandlerFunc) echo.Hand
 	g.POST(one+"/start-over", in(p.startInvoiceOver))
 	g.GET(one+"/payment", in(p.paymentForm))
 	g.POST(one+"/payment", in(p.recordPayment))
+	g.GET(one+"/payments/:payment/reversal", in(p.reversalForm))
+	g.POST(one+"/payments/:payment/reversal", in(p.reversePayment))
+	g.GET(one+"/credit-notes/:note", in(p.notePDF))
 	g.GET(one+"/credit-note", in(p.noteForm))
 	g.POST(one+"/credit-note", in(p.creditNote))
 	g.GET(one+"/write-off", in(p.writeOffForm))
@@ -159,7 +164,9 @@ func (p *pages) findInvoice(c echo.Context) (bill.Bill, error) {
 	if err != nil {
 		return bill.Bill{}, err
 	}
-	return p.Bills.Invoice(c.Request().Context(), org, id)
+	b, err := p.Bills.Invoice(c.Request().Context(), org, id)
+	b.Path, b.Acts = invoicePath(&b.Invoice), true
+	return b, err
 }
 
 func (p *pages) invoice(c echo.Context) error { return p.showInvoice(c, http.StatusOK, &ui.Form{}) }
@@ -173,7 +180,7 @@ func (p *pages) showInvoice(c echo.Context, status int, f *ui.Form) error {
 		return ui.CSV(c, "invoice-"+b.Month.Format("2006-01"), bill.Lines(&b.Invoice))
 	}
 	page := ui.Page{Title: bill.Name(&b.Invoice), Path: invoicesTop, Up: &ui.Link{Href: invoicesTop, Text: "Invoices"}, Lead: b.OrgName + " · usage in " + bill.Month(b.Month)}
-	page.Toast = map[string]string{"paid": "Recorded. The credit limit is free again by as much.", "noted": "Made. The customer sees the credit note.", "given-up": "Given up. Money that comes all the same is taken.",
+	page.Toast = map[string]string{"paid": "Recorded. The credit limit is free again by as much.", "reversed": "Taken back. What it paid is due again.", "noted": "Made. The customer sees the credit note.", "given-up": "Given up. Money that comes all the same is taken.",
 		"final": "Final. It has a number and stays as it is.", "retried": "Looked at anew.", "again": "Begun again at the payment provider."}[c.QueryParam("done")]
 	return ui.Render(c, status, invoicePage(page, &b, f, report.AddressOf(c).With("format", "csv")))
 }
@@ -188,6 +195,22 @@ func (p *pages) invoicePDF(c echo.Context) error {
 		return err
 	}
 	return bill.SendPDF(c, b.Number, write)
+}
+
+func (p *pages) notePDF(c echo.Context) error {
+	b, err := p.findInvoice(c)
+	if err != nil {
+		return err
+	}
+	note, err := b.FindNote(c.Param("note"))
+	if err != nil {
+		return err
+	}
+	write, err := p.Bills.NotePDF(c.Request().Context(), b.Org, b.ID, note.ID)
+	if err != nil {
+		return err
+	}
+	return bill.SendPDF(c, note.Number, write)
 }
 
 // actOn does something about an invoice that takes no input.

@@ -15,6 +15,7 @@ import (
 
 	"millrace/billing/invoice"
 	"millrace/internal/download"
+	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/money"
 	"millrace/internal/usage"
@@ -26,7 +27,35 @@ type Bill struct {
 	invoice.Invoice
 	Collection invoice.Collection
 	Steps      []invoice.DunningStep // what was done because it was not paid
+
+	Path string // of its page: documents and forms lie below it
+	Acts bool   // the page leads to what operators do about payments
 }
+
+// NotePath is where a credit note's document is.
+func (b *Bill) NotePath(note ids.ID) string {
+	return b.Path + "/credit-notes/" + ids.Format(ids.Note, note)
+}
+
+// PaymentPath is where a payment that never came is taken back.
+func (b *Bill) PaymentPath(payment ids.ID) string {
+	return b.Path + "/payments/" + ids.Format(PaymentPrefix, payment) + "/reversal"
+}
+
+// FindNote is one of its credit notes, by its formatted id.
+func (b *Bill) FindNote(name string) (invoice.Note, error) {
+	for _, n := range b.Notes {
+		if ids.Format(ids.Note, n.ID) == name {
+			return n, nil
+		}
+	}
+	return invoice.Note{}, fault.New(fault.NotFound, "There is no such credit note.").WithCode("not_found")
+}
+
+const (
+	PaymentPrefix = "pay"  // begins ids of payments
+	ByHand        = "hand" // the method of a payment that an operator recorded
+)
 
 // File writes a document.
 type File func(ctx context.Context, w io.Writer) error
@@ -162,29 +191,42 @@ func shortVersion(id ids.ID) string {
 	return "…" + text[len(text)-digits:]
 }
 
-// Payments are what arrived.
-func Payments(i *invoice.Invoice) ui.Grid {
+// Payments are what arrived, and what was thought to have arrived.
+func Payments(b *Bill) ui.Grid {
 	g := ui.Grid{Caption: "Payments", Cards: true, Columns: []ui.Column{{Name: "Received"}, {Name: "How"}, {Name: "Reference", Wrap: true}, {Name: "Amount", Num: true}}}
-	for _, p := range i.Payments {
-		how := "by card"
-		if p.Method == "hand" {
-			how = "by transfer"
+	if b.Acts {
+		g.Columns = append(g.Columns, ui.Column{Name: "What to do", Hide: true})
+	}
+	for _, p := range b.Payments {
+		how, reference, act := ui.T("by card"), ui.T(p.Reference), ui.T("")
+		if p.Method == ByHand {
+			how, act = ui.T("by transfer"), ui.L(b.PaymentPath(p.ID), "Take back")
 		}
 		amount := Cell(p.Cents)
 		if p.Excess > 0 {
 			amount = amount.WithSub(Dollars(p.Excess) + " became credit")
 		}
-		g.Rows = append(g.Rows, ui.Row{ui.At(p.ReceivedAt), ui.T(how), ui.T(p.Reference), amount})
+		if !p.ReversedAt.IsZero() {
+			how, act = how.WithSub("never came, taken back on "+p.ReversedAt.UTC().Format("2 Jan 2006")), ui.T("")
+			if b.Acts {
+				reference = reference.WithSub(p.ReversedWhy)
+			}
+		}
+		row := ui.Row{ui.At(p.ReceivedAt), how, reference, amount}
+		if b.Acts {
+			row = append(row, act)
+		}
+		g.Rows = append(g.Rows, row)
 	}
 	return g
 }
 
 // Notes are what was taken off.
-func Notes(i *invoice.Invoice) ui.Grid {
-	g := ui.Grid{Caption: "Credit notes", Cards: true, Columns: []ui.Column{{Name: "Number"}, {Name: "When"}, {Name: "Why", Wrap: true}, {Name: "What was paid of it", Wrap: true}, {Name: "Amount", Num: true}}}
+func Notes(b *Bill) ui.Grid {
+	g := ui.Grid{Caption: "Credit notes", Cards: true, Columns: []ui.Column{{Name: "Number"}, {Name: "When"}, {Name: "Why", Wrap: true}, {Name: "What was paid of it", Wrap: true}, {Name: "Amount", Num: true}, {Name: "Document", Hide: true}}}
 	ways := map[invoice.Back]string{invoice.BackAsCredit: "became credit", invoice.BackByHand: "is sent back", invoice.BackByStripe: "goes back to the card", "": "nothing"}
-	for _, n := range i.Notes {
-		g.Rows = append(g.Rows, ui.Row{ui.T(n.Number), ui.At(n.At), ui.T(n.Reason), ui.T(ways[n.Back]), Cell(-n.Cents)})
+	for _, n := range b.Notes {
+		g.Rows = append(g.Rows, ui.Row{ui.T(n.Number), ui.At(n.At), ui.T(n.Reason), ui.T(ways[n.Back]), Cell(-n.Cents), ui.L(b.NotePath(n.ID), "PDF")})
 	}
 	return g
 }

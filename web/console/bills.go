@@ -27,6 +27,7 @@ type Bills interface {
 	Invoices(ctx context.Context, who session.Viewer, after string) (InvoiceList, error) // final ones, the newest first
 	Invoice(ctx context.Context, who session.Viewer, id ids.ID) (bill.Bill, error)
 	InvoicePDF(ctx context.Context, who session.Viewer, id ids.ID) (bill.File, error)
+	NotePDF(ctx context.Context, who session.Viewer, invoice, note ids.ID) (bill.File, error)
 	SoFar(ctx context.Context, who session.Viewer) (invoice.Invoice, error) // the running month
 	Details(ctx context.Context, who session.Viewer) (invoice.Details, error)
 	SetDetails(ctx context.Context, who session.Viewer, d invoice.Details) error
@@ -43,6 +44,7 @@ func (p *pages) registerBills(g *echo.Group, in func(echo.HandlerFunc) echo.Hand
 	g.GET(invoicesTop+"/so-far", in(p.soFar))
 	g.GET(invoicesTop+"/:id", in(p.invoice))
 	g.GET(invoicesTop+"/:id/pdf", in(p.invoicePDF))
+	g.GET(invoicesTop+"/:id/credit-notes/:note", in(p.notePDF))
 	g.GET(detailsTop, in(p.details))
 	g.POST(detailsTop, in(p.setDetails))
 }
@@ -123,6 +125,7 @@ func (p *pages) invoice(c echo.Context) error {
 	if c.QueryParam("format") == "csv" {
 		return ui.CSV(c, b.Number, bill.Lines(&b.Invoice))
 	}
+	b.Path = invoicePath(b.ID)
 	page := ui.Page{Title: bill.Name(&b.Invoice), Path: "/billing", Up: &ui.Link{Href: invoicesTop, Text: "Invoices"}, Lead: "Of " + b.FinalizedAt.UTC().Format("2 January 2006") + ", for usage in " + bill.Month(b.Month)}
 	return ui.Render(c, http.StatusOK, invoicePage(page, &b, report.AddressOf(c).With("format", "csv"), session.Must(c).May.Has(session.PermBilling)))
 }
@@ -142,6 +145,27 @@ func (p *pages) invoicePDF(c echo.Context) error {
 		return err
 	}
 	return bill.SendPDF(c, b.Number, write)
+}
+
+func (p *pages) notePDF(c echo.Context) error {
+	id, err := pathID(c, ids.Invoice)
+	if err != nil {
+		return err
+	}
+	ctx, who := c.Request().Context(), session.Must(c)
+	b, err := p.Bills.Invoice(ctx, who, id)
+	if err != nil {
+		return err
+	}
+	note, err := b.FindNote(c.Param("note"))
+	if err != nil {
+		return err
+	}
+	write, err := p.Bills.NotePDF(ctx, who, id, note.ID)
+	if err != nil {
+		return err
+	}
+	return bill.SendPDF(c, note.Number, write)
 }
 
 func (p *pages) details(c echo.Context) error {

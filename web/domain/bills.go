@@ -58,6 +58,15 @@ func (d *Deps) document(by tenants.Actor, org, id ids.ID) bill.File {
 	return func(ctx context.Context, w io.Writer) error { return d.Invoices.PDF(ctx, by, org, id, w) }
 }
 
+// NotePDF is a credit note's document.
+func (c customer) NotePDF(_ context.Context, who session.Viewer, id, note ids.ID) (bill.File, error) {
+	return c.noteDocument(member(who), who.Org, id, note), nil
+}
+
+func (d *Deps) noteDocument(by tenants.Actor, org, id, note ids.ID) bill.File {
+	return func(ctx context.Context, w io.Writer) error { return d.Invoices.NotePDF(ctx, by, org, id, note, w) }
+}
+
 // SoFar is the running month.
 func (c customer) SoFar(ctx context.Context, who session.Viewer) (invoice.Invoice, error) {
 	return c.Deps.Invoices.SoFar(ctx, member(who), who.Org)
@@ -98,6 +107,17 @@ func (b business) Invoice(ctx context.Context, org, id ids.ID) (bill.Bill, error
 // InvoicePDF is an invoice's document.
 func (b business) InvoicePDF(ctx context.Context, org, id ids.ID) (bill.File, error) {
 	return b.document(operator(ctx), org, id), nil
+}
+
+// NotePDF is a credit note's document.
+func (b business) NotePDF(ctx context.Context, org, id, note ids.ID) (bill.File, error) {
+	return b.noteDocument(operator(ctx), org, id, note), nil
+}
+
+// ReversePayment takes a payment back that never came, once.
+func (b business) ReversePayment(ctx context.Context, who session.Viewer, org, id, payment ids.ID, reason string) error {
+	_, err := b.Deps.Invoices.ReversePayment(ctx, staff(who), org, id, payment, reason)
+	return err
 }
 
 // RecordPayment books money that arrived past the payment provider, once per form.

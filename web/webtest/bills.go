@@ -142,6 +142,11 @@ func (f *Fixture) InvoicePDF(context.Context, session.Viewer, ids.ID) (bill.File
 	return pdf, nil
 }
 
+// NotePDF is no real document.
+func (f *Fixture) NotePDF(context.Context, session.Viewer, ids.ID, ids.ID) (bill.File, error) {
+	return pdf, nil
+}
+
 // SoFar is November, in which credit paid for most.
 func (f *Fixture) SoFar(context.Context, session.Viewer) (invoice.Invoice, error) {
 	month := monthOf(Now)
@@ -214,6 +219,29 @@ func (b business) Invoice(_ context.Context, org, id ids.ID) (bill.Bill, error) 
 
 // InvoicePDF is no real document.
 func (b business) InvoicePDF(context.Context, ids.ID, ids.ID) (bill.File, error) { return pdf, nil }
+
+// NotePDF is no real document.
+func (b business) NotePDF(context.Context, ids.ID, ids.ID, ids.ID) (bill.File, error) {
+	return pdf, nil
+}
+
+// ReversePayment takes it back once.
+func (b business) ReversePayment(_ context.Context, _ session.Viewer, org, id, payment ids.ID, reason string) error {
+	b.f.mu.Lock()
+	defer b.f.mu.Unlock()
+	x, err := b.f.findBill(org, id)
+	if err != nil {
+		return err
+	}
+	for n := range x.Payments {
+		if p := &x.Payments[n]; p.ID == payment && p.ReversedAt.IsZero() {
+			p.ReversedAt, p.ReversedWhy = Now, reason
+			x.Paid -= p.Cents
+			return nil
+		}
+	}
+	return fault.New(fault.NotFound, "There is no such payment.")
+}
 
 // RecordPayment takes what is due at most.
 func (b business) RecordPayment(_ context.Context, _ session.Viewer, org, id ids.ID, in invoice.PaymentInput) error {
