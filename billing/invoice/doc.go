@@ -23,7 +23,8 @@
 //     their invoice's lock only.
 //  3. The organization (LockDunnedOrg), by whatever moves its credit limit or suspends it: write-offs and dunning. dunning_holds
 //     is changed under it only.
-//  4. As everyone: all of the organization's ledger balances, by account, then its budgets. Posting again waits for nothing.
+//  4. As everyone: all of the organization's ledger balances, by account, then its budgets. Posting again waits for nothing. Only an
+//     account's first balance, which nobody could lock, may be waited for in a circle; db.InTx tries again.
 //  5. invoice_pushes, several of them by invoice. Whoever looks at the payment provider holds nothing meanwhile.
 //  6. The series of numbers, until the transaction ends.
 package invoice

@@ -1,12 +1,14 @@
 package invoice_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
 	"millrace/billing/invoice"
+	"millrace/billing/ledger"
 	"millrace/internal/ids"
 	"millrace/tenants"
 )
@@ -113,41 +115,98 @@ func TestASettledInvoiceIsFoundBehindAnyNumberThatFails(t *testing.T) {
 	}
 }
 
-// Dunning, limits, suspensions and payments of one organization at once: nobody waits for each other in a circle.
-func TestDunningBesideEverything(t *testing.T) {
-	s := newShop(t)
-	first, second := s.overdue(100_00, 14), s.overdue(50_00, 14)
-	people, ctx := s.people(t), t.Context()
-	pay := func(id ids.ID) func(int) error {
-		return func(n int) error {
-			_, err := s.bills.RecordPayment(ctx, operator, s.org, id, invoice.PaymentInput{Cents: 1_00, Reference: "transfer", IdempotencyKey: fmt.Sprint(id, n)})
-			return err
-		}
-	}
-	var all sync.WaitGroup
-	for _, do := range []func(n int) error{
-		func(int) error { return s.collect.Dun(ctx) },
-		func(int) error { return s.collect.Dun(ctx) },
-		func(n int) error { return s.desk.SetCreditLimit(ctx, tenants.System(), s.org, usd(int64(500_00+n))) },
-		func(int) error { _, err := people.SuspendOrg(ctx, operator, s.org); return err },
-		func(int) error { _, err := people.RestoreOrg(ctx, operator, s.org); return err },
-		pay(first), pay(second),
-	} {
-		all.Go(func() {
-			for n := range 20 {
-				if err := do(n); err != nil {
+// together does all of these at once, each of them n times.
+func (s *shop) together(t *testing.T, n int, all ...func(n int) error) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, do := range all {
+		wg.Go(func() {
+			for i := range n {
+				if err := do(i); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
-	all.Wait()
-	_, err := people.RestoreOrg(ctx, operator, s.org)
+	wg.Wait()
+}
+
+func (s *shop) dunning() func(int) error {
+	return func(int) error { return s.collect.Dun(context.Background()) }
+}
+
+func (s *shop) limits() func(int) error {
+	return func(n int) error {
+		return s.desk.SetCreditLimit(context.Background(), tenants.System(), s.org, usd(int64(500_00+n)))
+	}
+}
+
+// suspensions end with the organization restored.
+func (s *shop) suspensions(t *testing.T) func(int) error {
+	people := s.people(t)
+	return func(int) error {
+		if _, err := people.SuspendOrg(context.Background(), operator, s.org); err != nil {
+			return err
+		}
+		_, err := people.RestoreOrg(context.Background(), operator, s.org)
+		return err
+	}
+}
+
+// refunds are of a dollar each.
+func (s *shop) refunds(id ids.ID) func(int) error {
+	payment := s.paymentOf(id)
+	return func(int) error {
+		if err := s.fake.Refund(payment, 1_00); err != nil {
+			return err
+		}
+		return s.collect.Settle(context.Background(), s.org, id)
+	}
+}
+
+// Dunning, limits, suspensions, payments, reversals and refunds of one organization at once: nobody waits for each other in a circle.
+func TestDunningBesideEverything(t *testing.T) {
+	s := newShop(t)
+	third, _ := s.paidOnItsPage(100_00)
+	s.month = s.month.AddDate(0, 1, 0)
+	first, second := s.overdue(100_00, 14), s.overdue(50_00, 14)
+	const times = 20
+	_, err := s.bills.ReversePayment(t.Context(), operator, s.org, first, s.byHand(first, 1_00), "So that every account has a balance.") // doc.go
 	s.must(err)
+	pay := func(id ids.ID) func(int) error {
+		return func(n int) error {
+			_, err := s.bills.RecordPayment(context.Background(), operator, s.org, id, invoice.PaymentInput{Cents: 1_00, Reference: "transfer", IdempotencyKey: fmt.Sprint(id, n)})
+			return err
+		}
+	}
+	never := func(n int) error { // a payment of the first invoice that does not come
+		key := fmt.Sprint("never ", n)
+		i, err := s.bills.RecordPayment(context.Background(), operator, s.org, first, invoice.PaymentInput{Cents: 2_00, Reference: key, IdempotencyKey: key})
+		if err == nil {
+			i, err = s.bills.Get(context.Background(), operator, s.org, first)
+		}
+		if err != nil {
+			return err
+		}
+		for _, p := range i.Payments {
+			if p.Reference == key {
+				_, err = s.bills.ReversePayment(context.Background(), operator, s.org, first, p.ID, "It never came.")
+			}
+		}
+		return err
+	}
+	s.together(t, times, s.dunning(), s.dunning(), s.limits(), s.suspensions(t), pay(first), pay(second), never, s.refunds(third))
 	s.turn()
-	s.wantLimit("a part is paid", usd(110_00), false)
+	if owed := usd(110_00 + times*1_00); s.accounts()[ledger.Receivable] != owed || s.limit() > owed || s.suspended() {
+		t.Errorf("a part is paid: limit %s, suspended %t, %v", s.limit(), s.suspended(), s.accounts())
+	}
+	s.sound()
 	s.paidByHand(first, 80_00)
 	s.paidByHand(second, 30_00)
 	s.turn()
-	s.wantLimit("all is paid", usd(500_00+19), false)
+	s.wantLimit("what is refunded is due only", usd(500_00+times-1), false)
+	if i := s.get(third); i.Due() != times*1_00 {
+		t.Errorf("%d due", i.Due())
+	}
+	s.wantNoDeadlock(t)
 }

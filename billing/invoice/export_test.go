@@ -24,6 +24,14 @@ func FailAt(s *Service, n int, err error) {
 	}
 }
 
+// BoundBy bounds what one invoice takes of a collector's turn otherwise than by its clock.
+func BoundBy(c *Collector, in func(ctx context.Context) (context.Context, context.CancelFunc)) {
+	c.inTime = in
+}
+
+// ClaimFor is for how long nobody else takes an invoice that is tended.
+const ClaimFor = claimFor
+
 var (
 	Document     = document
 	NoteDocument = noteDocument

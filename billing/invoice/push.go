@@ -54,10 +54,13 @@ type Collector struct {
 	s       *Service
 	c       CollectConfig
 	glances glances
+	inTime  func(ctx context.Context) (context.Context, context.CancelFunc) // bounds what one invoice takes of a turn
 }
 
 // NewCollector makes a collector of a service's invoices.
-func NewCollector(s *Service, c CollectConfig) *Collector { return &Collector{s: s, c: c} }
+func NewCollector(s *Service, c CollectConfig) *Collector {
+	return &Collector{s: s, c: c, inTime: withinTendLimit}
+}
 
 // On reports whether there is a payment provider at all; Test, that no money moves there.
 func (c *Collector) On() bool   { return c != nil && c.c.Till != nil }

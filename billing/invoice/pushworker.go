@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"millrace/db/q"
+	"millrace/internal/ids"
 )
 
 // Times of the collector's worker.
@@ -63,30 +64,41 @@ func (c *Collector) Turn(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(append(errs, fmt.Errorf("invoice: what is new: %w", err))...)
 	}
+	hanging := []ids.ID{} // organizations: nobody waits for one of them twice in a turn
 	for ctx.Err() == nil {
-		p, err := c.claim(ctx)
+		p, err := c.claim(ctx, hanging)
 		if errors.Is(err, pgx.ErrNoRows) {
 			break
 		}
 		if err != nil {
 			return errors.Join(append(errs, fmt.Errorf("invoice: what is due: %w", err))...)
 		}
-		errs = append(errs, c.tendInTime(ctx, p))
+		hangs, err := c.tendInTime(ctx, p)
+		errs = append(errs, err)
+		if hangs {
+			hanging = append(hanging, p.OrgID)
+		}
 	}
 	return errors.Join(errs...)
 }
 
-func (c *Collector) tendInTime(ctx context.Context, p q.InvoicePush) error {
-	ctx, cancel := context.WithTimeout(ctx, tendLimit)
+// tendInTime tends one invoice, within its time; hangs = it was not enough.
+func (c *Collector) tendInTime(ctx context.Context, p q.InvoicePush) (hangs bool, err error) {
+	ctx, cancel := c.inTime(ctx)
 	defer cancel()
-	return c.Tend(ctx, p.OrgID, p.InvoiceID)
+	err = c.Tend(ctx, p.OrgID, p.InvoiceID)
+	return err != nil && ctx.Err() != nil, err
+}
+
+func withinTendLimit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, tendLimit)
 }
 
 // claim takes an invoice that is due; no other process takes it meanwhile.
-func (c *Collector) claim(ctx context.Context) (p q.InvoicePush, err error) {
+func (c *Collector) claim(ctx context.Context, hanging []ids.ID) (p q.InvoicePush, err error) {
 	now := c.s.now()
 	err = c.s.system(ctx, func(_ pgx.Tx, r *q.Queries) error {
-		p, err = r.ClaimDuePush(ctx, q.ClaimDuePushParams{Until: now.Add(claimFor), Now: &now})
+		p, err = r.ClaimDuePush(ctx, q.ClaimDuePushParams{Until: now.Add(claimFor), Now: &now, Hanging: hanging})
 		return err
 	})
 	return p, err

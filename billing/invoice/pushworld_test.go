@@ -40,6 +40,7 @@ type tb interface {
 // shop is invoices on a real database, and a payment provider that is not real.
 type shop struct {
 	t       tb
+	url     string
 	db      *db.DB
 	clock   *clock.Manual
 	fake    *stripefake.Server
@@ -60,7 +61,12 @@ func (silent) Publish(string, []byte) error { return nil }
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	s := &shop{t: t, db: dbtest.New(t), clock: clock.NewManual(time.Now().UTC())}
+	s := &shop{t: t, url: dbtest.URL(t), clock: clock.NewManual(time.Now().UTC())}
+	var err error
+	if s.db, err = db.Open(t.Context(), s.url, db.Options{MaxConns: 10}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.db.Close)
 	s.system(func(tx pgx.Tx) (err error) { s.month, err = q.New(tx).InvoicingStart(context.Background()); return err })
 	s.clock.Advance(s.month.AddDate(0, 1, 3).Sub(s.clock.Now()))
 	s.provider(t)

@@ -103,18 +103,19 @@ func (q *Queries) ChangeInvoicePush(ctx context.Context, arg ChangeInvoicePushPa
 
 const claimDuePush = `-- name: ClaimDuePush :one
 UPDATE invoice_pushes SET next_at = $1::timestamptz
-WHERE (org_id, invoice_id) = (SELECT p.org_id, p.invoice_id FROM invoice_pushes p WHERE p.next_at <= $2 ORDER BY p.next_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+WHERE (org_id, invoice_id) = (SELECT p.org_id, p.invoice_id FROM invoice_pushes p WHERE p.next_at <= $2 AND p.org_id <> ALL($3::uuid[]) ORDER BY p.next_at LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents
 `
 
 type ClaimDuePushParams struct {
-	Until time.Time
-	Now   *time.Time
+	Until   time.Time
+	Now     *time.Time
+	Hanging []ids.ID
 }
 
-// Whoever takes one has it until next_at, which the claim moves ahead.
+// Whoever takes one has it until next_at, which the claim moves ahead. Who hangs now is left for the next turn.
 func (q *Queries) ClaimDuePush(ctx context.Context, arg ClaimDuePushParams) (InvoicePush, error) {
-	row := q.db.QueryRow(ctx, claimDuePush, arg.Until, arg.Now)
+	row := q.db.QueryRow(ctx, claimDuePush, arg.Until, arg.Now, arg.Hanging)
 	var i InvoicePush
 	err := row.Scan(
 		&i.OrgID,

@@ -10,9 +10,9 @@ ORDER BY i.id
 ON CONFLICT DO NOTHING;
 
 -- name: ClaimDuePush :one
--- Whoever takes one has it until next_at, which the claim moves ahead.
+-- Whoever takes one has it until next_at, which the claim moves ahead. Who hangs now is left for the next turn.
 UPDATE invoice_pushes SET next_at = sqlc.arg(until)::timestamptz
-WHERE (org_id, invoice_id) = (SELECT p.org_id, p.invoice_id FROM invoice_pushes p WHERE p.next_at <= sqlc.arg(now) ORDER BY p.next_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+WHERE (org_id, invoice_id) = (SELECT p.org_id, p.invoice_id FROM invoice_pushes p WHERE p.next_at <= sqlc.arg(now) AND p.org_id <> ALL(sqlc.arg(hanging)::uuid[]) ORDER BY p.next_at LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING *;
 
 -- name: InvoicePush :one
