@@ -92,6 +92,21 @@ func Warn(h http.Header, ignored []string) {
 	}
 }
 
+// sessionHeaders are where clients name their session: Claude Code, Codex, OpenCode, and what others have settled on.
+var sessionHeaders = []string{"X-Claude-Code-Session-Id", "Session_id", "Session-Id", "X-Session-Id", "X-Session-Affinity", "Conversation_id"}
+
+const maxSession = 256 // bytes
+
+// Session is the session that a client's headers name, a hint for routing; "" = none.
+func Session(h http.Header) string {
+	for _, name := range sessionHeaders {
+		if v := h[name]; len(v) > 0 && v[0] != "" && len(v[0]) <= maxSession {
+			return v[0]
+		}
+	}
+	return ""
+}
+
 const maxShown = 100
 
 // Shown is what is repeated of a client's own text in an error.

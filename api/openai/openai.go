@@ -80,11 +80,14 @@ func (a *API) chat(w http.ResponseWriter, r *http.Request, id ids.ID) error {
 	if err != nil {
 		return err
 	}
-	inference.Warn(w.Header(), req.Ignored)
+	if req.CacheKey == "" {
+		req.CacheKey = inference.Session(r.Header)
+	}
 	ticket, err := a.Gate.Admit(r.Context(), gate.Request{ID: id, Caller: caller, Chat: req, Dialect: &chatDialect})
 	if err != nil {
 		return err
 	}
+	inference.Warn(w.Header(), req.Ignored)
 	ticket.Headers(w.Header())
 	return ticket.Serve(r.Context(), w)
 }

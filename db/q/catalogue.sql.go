@@ -14,7 +14,7 @@ import (
 
 const catalogueModels = `-- name: CatalogueModels :many
 
-SELECT id, name, display_name, context_tokens, max_output_tokens, default_output, free, created_at, retired_at FROM models WHERE retired_at IS NULL ORDER BY name
+SELECT id, name, display_name, context_tokens, max_output_tokens, default_output, free, created_at, retired_at, engine_extras FROM models WHERE retired_at IS NULL ORDER BY name
 `
 
 // Models, and the units that serve them. Gateways read all of it into memory and look again on a notice.
@@ -37,6 +37,7 @@ func (q *Queries) CatalogueModels(ctx context.Context) ([]Model, error) {
 			&i.Free,
 			&i.CreatedAt,
 			&i.RetiredAt,
+			&i.EngineExtras,
 		); err != nil {
 			return nil, err
 		}
@@ -153,9 +154,9 @@ func (q *Queries) InsertAttachedUnit(ctx context.Context, arg InsertAttachedUnit
 }
 
 const insertModel = `-- name: InsertModel :one
-INSERT INTO models (id, name, display_name, context_tokens, max_output_tokens, default_output, free, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-RETURNING id, name, display_name, context_tokens, max_output_tokens, default_output, free, created_at, retired_at
+INSERT INTO models (id, name, display_name, context_tokens, max_output_tokens, default_output, free, engine_extras, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8::text[], $9)
+RETURNING id, name, display_name, context_tokens, max_output_tokens, default_output, free, created_at, retired_at, engine_extras
 `
 
 type InsertModelParams struct {
@@ -166,6 +167,7 @@ type InsertModelParams struct {
 	MaxOutputTokens int64
 	DefaultOutput   int64
 	Free            bool
+	EngineExtras    []string
 	CreatedAt       time.Time
 }
 
@@ -178,6 +180,7 @@ func (q *Queries) InsertModel(ctx context.Context, arg InsertModelParams) (Model
 		arg.MaxOutputTokens,
 		arg.DefaultOutput,
 		arg.Free,
+		arg.EngineExtras,
 		arg.CreatedAt,
 	)
 	var i Model
@@ -191,6 +194,7 @@ func (q *Queries) InsertModel(ctx context.Context, arg InsertModelParams) (Model
 		&i.Free,
 		&i.CreatedAt,
 		&i.RetiredAt,
+		&i.EngineExtras,
 	)
 	return i, err
 }
@@ -255,7 +259,7 @@ func (q *Queries) ListUnits(ctx context.Context) ([]ListUnitsRow, error) {
 }
 
 const modelByName = `-- name: ModelByName :one
-SELECT id, name, display_name, context_tokens, max_output_tokens, default_output, free, created_at, retired_at FROM models WHERE name = $1 AND retired_at IS NULL
+SELECT id, name, display_name, context_tokens, max_output_tokens, default_output, free, created_at, retired_at, engine_extras FROM models WHERE name = $1 AND retired_at IS NULL
 `
 
 func (q *Queries) ModelByName(ctx context.Context, name string) (Model, error) {
@@ -271,6 +275,7 @@ func (q *Queries) ModelByName(ctx context.Context, name string) (Model, error) {
 		&i.Free,
 		&i.CreatedAt,
 		&i.RetiredAt,
+		&i.EngineExtras,
 	)
 	return i, err
 }
@@ -289,6 +294,31 @@ type RemoveUnitParams struct {
 func (q *Queries) RemoveUnit(ctx context.Context, arg RemoveUnitParams) error {
 	_, err := q.db.Exec(ctx, removeUnit, arg.ID, arg.RemovedAt)
 	return err
+}
+
+const setEngineExtras = `-- name: SetEngineExtras :one
+UPDATE models m SET engine_extras = $1::text[]
+FROM (SELECT o.id, o.engine_extras FROM models o WHERE o.name = $2 AND o.retired_at IS NULL FOR UPDATE) old
+WHERE m.id = old.id
+RETURNING m.id, old.engine_extras AS before
+`
+
+type SetEngineExtrasParams struct {
+	EngineExtras []string
+	Name         string
+}
+
+type SetEngineExtrasRow struct {
+	ID     ids.ID
+	Before []string
+}
+
+// Gives what was set before.
+func (q *Queries) SetEngineExtras(ctx context.Context, arg SetEngineExtrasParams) (SetEngineExtrasRow, error) {
+	row := q.db.QueryRow(ctx, setEngineExtras, arg.EngineExtras, arg.Name)
+	var i SetEngineExtrasRow
+	err := row.Scan(&i.ID, &i.Before)
+	return i, err
 }
 
 const unitByID = `-- name: UnitByID :one

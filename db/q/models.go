@@ -561,6 +561,7 @@ type Model struct {
 	Free            bool
 	CreatedAt       time.Time
 	RetiredAt       *time.Time
+	EngineExtras    []string
 }
 
 type Org struct {

@@ -23,9 +23,16 @@ WHERE u.removed_at IS NULL
 ORDER BY m.name, u.name;
 
 -- name: InsertModel :one
-INSERT INTO models (id, name, display_name, context_tokens, max_output_tokens, default_output, free, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO models (id, name, display_name, context_tokens, max_output_tokens, default_output, free, engine_extras, created_at)
+VALUES (@id, @name, @display_name, @context_tokens, @max_output_tokens, @default_output, @free, sqlc.narg(engine_extras)::text[], @created_at)
 RETURNING *;
+
+-- name: SetEngineExtras :one
+-- Gives what was set before.
+UPDATE models m SET engine_extras = sqlc.narg(engine_extras)::text[]
+FROM (SELECT o.id, o.engine_extras FROM models o WHERE o.name = @name AND o.retired_at IS NULL FOR UPDATE) old
+WHERE m.id = old.id
+RETURNING m.id, old.engine_extras AS before;
 
 -- name: ModelByName :one
 SELECT * FROM models WHERE name = $1 AND retired_at IS NULL;

@@ -42,6 +42,7 @@ type Model struct {
 	MaxOutput     int64 // tokens
 	DefaultOutput int64 // tokens held when a request names no maximum
 	Free          bool
+	Extras        []string // members that only some engines know and that customers may send
 	Created       time.Time
 	Units         []*Unit // those that may get requests; may be empty
 }
@@ -182,7 +183,7 @@ func (c *Catalogue) build(old *snapshot, models []q.Model, units []q.CatalogueUn
 	byID := make(map[ids.ID]*Model, len(models))
 	for _, m := range models {
 		model := &Model{ID: m.ID, Name: m.Name, DisplayName: m.DisplayName, Context: m.ContextTokens, MaxOutput: m.MaxOutputTokens,
-			DefaultOutput: m.DefaultOutput, Free: m.Free, Created: m.CreatedAt}
+			DefaultOutput: m.DefaultOutput, Free: m.Free, Extras: extras(m.EngineExtras), Created: m.CreatedAt}
 		s.models = append(s.models, model)
 		s.byName[m.Name], byID[m.ID] = model, model
 	}

@@ -25,6 +25,7 @@ type ModelInput struct {
 	MaxOutput     int64
 	DefaultOutput int64
 	Free          bool
+	Extras        []string // nil = UsualExtras
 }
 
 const defaultOutput = 4096
@@ -48,7 +49,7 @@ func (in *ModelInput) validate() error {
 	case in.DefaultOutput < 1 || in.DefaultOutput > in.MaxOutput:
 		return fault.New(fault.Invalid, "The default answer must be between 1 token and the longest answer.").WithParam("default_output")
 	}
-	return nil
+	return checkExtras(in.Extras)
 }
 
 // CreateModel makes a model that customers can call as soon as it has a price and a unit. A name in use is a Conflict.
@@ -63,7 +64,7 @@ func (c *Catalogue) CreateModel(ctx context.Context, in ModelInput, by tenants.A
 	id := ids.New()
 	err := c.o.DB.InTx(ctx, db.System(), func(tx pgx.Tx) error {
 		_, err := q.New(tx).InsertModel(ctx, q.InsertModelParams{ID: id, Name: in.Name, DisplayName: in.DisplayName, ContextTokens: in.Context,
-			MaxOutputTokens: in.MaxOutput, DefaultOutput: in.DefaultOutput, Free: in.Free, CreatedAt: now})
+			MaxOutputTokens: in.MaxOutput, DefaultOutput: in.DefaultOutput, Free: in.Free, EngineExtras: in.Extras, CreatedAt: now})
 		if err != nil {
 			return err
 		}
@@ -74,7 +75,7 @@ func (c *Catalogue) CreateModel(ctx context.Context, in ModelInput, by tenants.A
 	}
 	c.changed(ctx)
 	return &Model{ID: id, Name: in.Name, DisplayName: in.DisplayName, Context: in.Context, MaxOutput: in.MaxOutput,
-		DefaultOutput: in.DefaultOutput, Free: in.Free, Created: now}, nil
+		DefaultOutput: in.DefaultOutput, Free: in.Free, Extras: extras(in.Extras), Created: now}, nil
 }
 
 func taken(err error, what, name string) error {

@@ -106,6 +106,9 @@ func (t *Ticket) admit(ctx context.Context) (err error) {
 			WithCode("model_not_found").WithParam("model")
 	}
 	t.model = model
+	if len(chat.Extras) > 0 {
+		chat.KeepExtras(model.Extras)
+	}
 	if chat.MaxTokens > model.MaxOutput {
 		return fault.New(fault.Invalid, "This model gives at most %d tokens, but %d were asked for.", model.MaxOutput, chat.MaxTokens).WithParam("max_tokens")
 	}

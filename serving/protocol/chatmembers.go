@@ -8,8 +8,8 @@ import (
 	"millrace/serving/engine/scan"
 )
 
-// chatMembers are the members of OpenAI's request and what holds for each. What is not here is an engine's own and
-// passes, but for what steers engines (engine.Steers): drivers drop that too, here the client is told.
+// chatMembers are the members of OpenAI's request and what holds for each. What is not here is an engine's own, or
+// nobody's: the model's list says what passes. What steers engines (engine.Steers) is refused.
 var chatMembers map[string]member
 
 type member struct {
@@ -42,6 +42,7 @@ func init() {
 		"tools":                 tools,
 		"tool_choice":           func(r *chatReader, _ string, v []byte) error { r.choice = v; return nil },
 		"prompt_cache_key":      cacheKey,
+		"session_id":            cacheKey,
 		"modalities":            modalities,
 		"service_tier":          serviceTier,
 

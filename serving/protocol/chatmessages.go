@@ -20,6 +20,9 @@ const (
 // message is one message's members, raw; nil where there is none or null.
 type message struct {
 	role, content, calls, callID, name, refusal []byte
+
+	reasoning     edit // that gives its reasoning the name that every engine takes
+	toldReasoning bool // under that name
 }
 
 func messages(r *chatReader, name string, v []byte) error {
@@ -79,9 +82,17 @@ func (r *chatReader) message(raw []byte) error {
 			msg.name = m.Value
 		case "refusal":
 			msg.refusal = m.Value
+		case "reasoning_content":
+			msg.toldReasoning = true
+		case "reasoning":
+			from := offset(r.req.Body, raw)
+			msg.reasoning = edit{from + m.Start, offset(r.req.Body, m.Value), `"reasoning_content":`}
 		case "audio", "function_call":
 			return invalid(string(m.Key), "%s is not supported here.", m.Key).WithCode("unsupported_parameter")
 		}
+	}
+	if msg.reasoning.text != "" && !msg.toldReasoning {
+		r.edits = append(r.edits, msg.reasoning)
 	}
 	return r.checkMessage(&msg)
 }

@@ -37,6 +37,7 @@ type ChatRequest struct {
 	TellService  bool     // service_tier was given: the answer says which it was
 	CacheKey     string   // prompt_cache_key: a session's hint for routing
 	Ignored      []string // members that were accepted and dropped
+	Extras       []string // members that are an engine's own, or nobody's
 	Messages     []byte   // as the client sent them, for routing
 	TextBytes    int64    // bytes of text in the messages, for estimates
 }
@@ -99,11 +100,11 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 func (r *chatReader) member(name, v []byte) error {
 	m, known := chatMembers[string(name)]
 	switch {
+	case !known && engine.Steers(name):
+		return invalid(string(name), "%s steers engines: only Millrace sets it.", clip(name)).WithCode("unsupported_parameter")
 	case !known:
-		if engine.Steers(name) {
-			r.ignore(string(name))
-		}
-		return nil // engines have members of their own
+		r.req.Extras = append(r.req.Extras, string(name))
+		return nil
 	case isNull(v) && !m.needed:
 		return nil
 	}
@@ -141,23 +142,41 @@ func (r *chatReader) finish() error {
 	return r.checkToolChoice()
 }
 
+// KeepExtras drops the extras that are not allowed; they count as ignored.
+func (q *ChatRequest) KeepExtras(allowed []string) {
+	var dropped []string
+	for _, name := range q.Extras {
+		if !slices.Contains(allowed, name) {
+			dropped = append(dropped, name)
+			q.Ignored = append(q.Ignored, clip([]byte(name)))
+		}
+	}
+	if dropped != nil {
+		q.Body = rewrite(q.Body, dropped, nil)
+	}
+}
+
 // rebuild makes the engines' body where it is not the client's.
 func (r *chatReader) rebuild() {
-	if len(r.dropped) == 0 && len(r.edits) == 0 {
-		return
+	if len(r.dropped) > 0 || len(r.edits) > 0 {
+		slices.SortFunc(r.edits, func(a, b edit) int { return a.start - b.start })
+		r.req.Body = rewrite(r.req.Body, r.dropped, r.edits)
 	}
-	old := r.req.Body
+}
+
+// rewrite copies an object without some members, and with edits to the others, in their order.
+func rewrite(old []byte, dropped []string, edits []edit) []byte {
 	out := append(make([]byte, 0, len(old)+64), '{')
 	m := scan.Object(old)
 	for m.Next() {
-		if slices.Contains(r.dropped, string(m.Key)) {
+		if slices.Contains(dropped, string(m.Key)) {
 			continue
 		}
 		if len(out) > 1 {
 			out = append(out, ',')
 		}
 		from := m.Start
-		for _, e := range r.edits {
+		for _, e := range edits {
 			if e.start >= from && e.end <= m.End {
 				out = append(append(out, old[from:e.start]...), e.text...)
 				from = e.end
@@ -165,7 +184,7 @@ func (r *chatReader) rebuild() {
 		}
 		out = append(out, old[from:m.End]...)
 	}
-	r.req.Body = append(out, '}')
+	return append(out, '}')
 }
 
 func invalid(param, format string, args ...any) *fault.Fault {

@@ -108,9 +108,9 @@ func TestWhatEnginesGet(t *testing.T) {
 	for _, tt := range []struct{ body, want, ignored string }{
 		{with(`"top_k":5`), with(`"top_k":5`), ""},
 		{with(`"user":"u" , "top_k":5,"store":true`), `{"model":"m","messages":[{"role":"user","content":"hi"}],"top_k":5}`, "user store"},
-		{with(`"cache_salt":"x","priority":1,"kv_transfer_params":{}`), with(``), "cache_salt priority kv_transfer_params"},
 		{with(`"service_tier":"priority","top_k":5`), with(`"top_k":5`), ""},
-		{with(`"Cache_Salt":"x","PRIORITY":1,"nvext":{},"echo":true`), with(``), "Cache_Salt PRIORITY nvext echo"},
+		{`{"model":"m","messages":[{"role":"assistant","reasoning" : "r","content":"a"},{"role":"assistant","reasoning":"r","reasoning_content":"s","content":"b"}]}`,
+			`{"model":"m","messages":[{"role":"assistant","reasoning_content":"r","content":"a"},{"role":"assistant","reasoning":"r","reasoning_content":"s","content":"b"}]}`, ""},
 		{`{"model":"m","messages":[{"role": "developer","content":"a"},{"content":"b","role":"developer"}]}`, `{"model":"m","messages":[{"role": "system","content":"a"},{"content":"b","role":"system"}]}`, ""},
 		{with(tools + `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"h"}},{"type":"function","function":{"name":"f"}}]}}`),
 			with(`"tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"h"}}],"tool_choice":"required"`), ""},
@@ -119,6 +119,23 @@ func TestWhatEnginesGet(t *testing.T) {
 		if err != nil || string(q.Body) != tt.want || strings.Join(q.Ignored, " ") != tt.ignored {
 			t.Errorf("%s:\n%s\n%s\nignored %v, %v", tt.body, q.Body, tt.want, q.Ignored, err)
 		}
+	}
+}
+
+// What steers engines is refused, however it is cased; other members beyond OpenAI's pass where the model's list has them.
+func TestEngineExtras(t *testing.T) {
+	for _, name := range []string{"cache_salt", "priority", "kv_transfer_params", "bootstrap_room", "data_parallel_rank", "Cache_Salt", "PRIORITY", "nvext", "echo"} {
+		if q, err := DecodeChat([]byte(with(`"` + name + `":1`))); fault.Of(err).Param != name || fault.Of(err).Code != "unsupported_parameter" {
+			t.Errorf("%s: %+v, %v", name, q, err)
+		}
+	}
+	q, err := DecodeChat([]byte(with(`"top_k":5,"min_p":0.1,"temprature":1,"user":"u"`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.KeepExtras([]string{"top_k"})
+	if got := strings.Join(q.Ignored, " "); string(q.Body) != with(`"top_k":5`) || got != "user min_p temprature" {
+		t.Errorf("%s, ignored %s", q.Body, got)
 	}
 }
 

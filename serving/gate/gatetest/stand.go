@@ -65,7 +65,7 @@ func New(t testing.TB, o Options, engines ...*Engine) *Stand {
 		o.Family = engine.VLLM
 	}
 	s := &Stand{Router: route.New(clock.System, nil), Budgets: NewBudgets(o.Cap), Log: &Log{}, Prices: NewPrices(), Dialect: &Dialect,
-		Model:  &catalogue.Model{ID: ids.New(), Name: ModelName, Context: 8192, MaxOutput: 8192, DefaultOutput: 1024, Created: time.Unix(1_700_000_000, 0)},
+		Model:  &catalogue.Model{ID: ids.New(), Name: ModelName, Context: 8192, MaxOutput: 8192, DefaultOutput: 1024, Extras: catalogue.UsualExtras, Created: time.Unix(1_700_000_000, 0)},
 		Caller: keys.Principal{Org: ids.New(), Project: ids.New(), Key: ids.New(), PriceBook: "standard", TimeZone: "UTC", FailurePolicy: "delivered"}}
 	for _, e := range engines {
 		spec := catalogue.Spec{ID: ids.New(), Name: "unit", Model: s.Model.ID, Engine: o.Family, UpstreamModel: "inner", Base: e.URL, Key: "sk-up"}
