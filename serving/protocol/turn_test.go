@@ -29,7 +29,9 @@ func tool(index int, id, name, args string) string {
 	return fmt.Sprintf(`{"index":%d,"id":%q,"function":{"name":%q,"arguments":%q}}`, index, id, name, args)
 }
 
-func calls2(pieces ...string) string { return said(`{"tool_calls":[` + strings.Join(pieces, ",") + `]}`) }
+func calls2(pieces ...string) string {
+	return said(`{"tool_calls":[` + strings.Join(pieces, ",") + `]}`)
+}
 
 func TestTurnShowsPartsOneAfterAnother(t *testing.T) {
 	role := said(`{"role":"assistant","content":""}`)
