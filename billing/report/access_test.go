@@ -64,6 +64,7 @@ func (w *world) ofAll(org ids.ID, from, to time.Time) map[string]func(by tenants
 	t := w.t
 	return map[string]func(by tenants.Actor) error{
 		"Revenue": func(by tenants.Actor) error { _, err := w.Revenue(t.Context(), by, from, to); return err },
+		"Active":  func(by tenants.Actor) error { _, err := w.Active(t.Context(), by, from, to); return err },
 		"LastRequests": func(by tenants.Actor) error {
 			_, err := w.LastRequests(t.Context(), by, []ids.ID{org})
 			return err

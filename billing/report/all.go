@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -11,93 +12,37 @@ import (
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/money"
-	"millrace/internal/usage"
 )
 
-// maxAllCells bounds a report over all customers before it is added up.
-const maxAllCells = 500_000
+// maxAllCells bounds what is read of all customers at once. Where there are more customers than that, the database adds up
+// those that paid least.
+const maxAllCells = 100_000
 
-// allCell is one customer's use of one model in one step.
-type allCell struct {
-	org, model ids.ID
-	Sums
+var errCrowded = fault.New(fault.Invalid, "This report adds up more than %d cells. Choose a shorter range or a coarser step.", maxAllCells)
+
+// allKey is everything that was asked about a step of all customers.
+type allKey struct {
+	group       string
+	model       ids.ID
+	start, stop int64
 }
 
-// allKey is a step over all customers.
-type allKey struct{ start, stop int64 }
-
-func (c *allCell) group(by string) ids.ID {
-	switch by {
-	case ByModel:
-		return c.model
-	case ByOrg:
-		return c.org
-	}
-	return ids.Nil
-}
-
-// readAll gives the cells of each step, by its start.
-func (s *Service) readAll(ctx context.Context, r *q.Queries, t steps) (map[int64][]allCell, error) {
-	key := func(start, stop int64) allKey { return allKey{start, stop} }
-	return readDays(&s.all, t, s.clock.Now(), key, func(t steps) (map[int64][]allCell, error) {
-		rows, err := r.ReportAllCells(ctx, q.ReportAllCellsParams{Starts: t.starts, Stops: t.stops, MaxRows: maxAllCells + 1})
-		if err != nil {
-			return nil, err
-		}
-		if len(rows) > maxAllCells {
-			return nil, fault.New(fault.Invalid, "This report adds up more than %d cells. Choose a shorter range or a coarser step.", maxAllCells)
-		}
-		read := map[int64][]allCell{}
-		for _, row := range rows {
-			read[row.Start.Unix()] = append(read[row.Start.Unix()], allCellOf(row))
-		}
-		return read, nil
-	})
-}
-
-func allCellOf(r q.ReportAllCellsRow) allCell {
-	return allCell{org: r.OrgID, model: r.ModelID, Sums: Sums{Requests: r.Requests, Errors: r.Errors, Charged: money.Nano(r.ChargedNano),
-		Overrun: money.Nano(r.OverrunNano), Saved: money.Nano(r.SavedNano), Decode: milliseconds(r.DecodeMsSum),
-		Streams: r.TtftCount, First: milliseconds(r.TtftMsSum),
-		Usage: usage.Vector{usage.Input: r.InputTokens, usage.Cached: r.CachedTokens, usage.CacheWrite: r.CacheWriteTokens, usage.Output: r.OutputTokens,
-			usage.Reasoning: r.ReasoningTokens, usage.Image: r.ImageTokens, usage.Audio: r.AudioTokens, usage.Requests: r.Requests}}}
-}
-
-// ofAll adds the customers' cells up by the query's group.
+// ofAll gives the cells of all customers, or of some of them.
 func (s *Service) ofAll(ctx context.Context, r *q.Queries, in Query, t steps) ([]Cell, error) {
-	all, err := s.readAll(ctx, r, t)
+	all, err := s.readAll(ctx, r, in, t)
+	folded := errors.Is(err, errCrowded) && in.Group == ByOrg
+	if folded {
+		all, err = readFolded(ctx, r, in, t)
+	}
 	if err != nil {
 		return nil, err
 	}
-	var only map[ids.ID]bool
-	if in.Orgs != nil {
-		only = make(map[ids.ID]bool, len(in.Orgs))
-		for _, id := range in.Orgs {
-			only[id] = true
-		}
-	}
-	var cells []Cell
+	var cells []Cell // a copy: what is kept is not changed
 	for _, start := range t.starts {
-		groups := map[ids.ID]*Sums{}
-		for _, c := range all[start.Unix()] {
-			if in.Model != ids.Nil && c.model != in.Model || only != nil && !only[c.org] {
-				continue
-			}
-			group := c.group(in.Group)
-			if groups[group] == nil {
-				groups[group] = &Sums{}
-			}
-			groups[group].Add(&c.Sums)
-		}
-		first := len(cells)
-		for group, sums := range groups {
-			cells = append(cells, Cell{Start: start, Group: group, Sums: *sums})
-		}
-		slices.SortFunc(cells[first:], func(a, b Cell) int { return bytes.Compare(a.Group[:], b.Group[:]) })
+		cells = append(cells, all[start.Unix()]...)
 	}
-	folded := len(cells) > MaxCells
-	if folded {
-		cells = fold(cells, max(1, MaxCells/len(t.starts)-1))
+	if len(cells) > MaxCells {
+		cells, folded = fold(cells, keptGroups(t)), true
 	}
 	if cells, err = label(ctx, r, cells); err != nil {
 		return nil, err
@@ -109,6 +54,48 @@ func (s *Service) ofAll(ctx context.Context, r *q.Queries, in Query, t steps) ([
 	}
 	return cells, tooMany(cells)
 }
+
+// readAll gives the cells of each step, by its start, without labels. Only those of all customers are kept.
+func (s *Service) readAll(ctx context.Context, r *q.Queries, in Query, t steps) (map[int64][]Cell, error) {
+	if in.Orgs != nil {
+		rows, err := r.ReportSomeCells(ctx, q.ReportSomeCellsParams{Starts: t.starts, Stops: t.stops, Grp: in.Group, Orgs: in.Orgs, Model: opt(in.Model), MaxRows: maxAllCells + 1})
+		return byStart(rows, func(x q.ReportSomeCellsRow) Cell { return cellOf(q.ReportCellsRow(x)) }, err)
+	}
+	key := func(start, stop int64) allKey { return allKey{in.Group, in.Model, start, stop} }
+	return readDays(&s.all, t, s.clock.Now(), key, func(t steps) (map[int64][]Cell, error) {
+		rows, err := r.ReportAllCells(ctx, q.ReportAllCellsParams{Starts: t.starts, Stops: t.stops, Grp: in.Group, Model: opt(in.Model), MaxRows: maxAllCells + 1})
+		return byStart(rows, func(x q.ReportAllCellsRow) Cell { return cellOf(q.ReportCellsRow(x)) }, err)
+	})
+}
+
+// readFolded is readAll by customer where there are too many of them: those that paid most, and the others added up.
+func readFolded(ctx context.Context, r *q.Queries, in Query, t steps) (map[int64][]Cell, error) {
+	top, err := r.ReportTopOrgs(ctx, q.ReportTopOrgsParams{Since: t.starts[0], Until: t.stops[len(t.stops)-1], Model: opt(in.Model), MaxRows: int32(keptGroups(t))})
+	if err != nil {
+		return nil, err
+	}
+	rows, err := r.ReportFoldedCells(ctx, q.ReportFoldedCellsParams{Starts: t.starts, Stops: t.stops, Kept: top, Model: opt(in.Model), MaxRows: maxAllCells + 1})
+	return byStart(rows, func(x q.ReportFoldedCellsRow) Cell { return cellOf(q.ReportCellsRow(x)) }, err)
+}
+
+// byStart puts rows into their steps.
+func byStart[R any](rows []R, of func(R) Cell, err error) (map[int64][]Cell, error) {
+	switch {
+	case err != nil:
+		return nil, err
+	case len(rows) > maxAllCells:
+		return nil, errCrowded
+	}
+	read := map[int64][]Cell{}
+	for _, row := range rows {
+		c := of(row)
+		read[c.Start.Unix()] = append(read[c.Start.Unix()], c)
+	}
+	return read, nil
+}
+
+// keptGroups is how many groups are told apart where there is no room for all: with the others, as many as fit.
+func keptGroups(t steps) int { return max(1, MaxCells/len(t.starts)-1) }
 
 // Others is the label of the groups that a report has no room for, added up; their group is ids.Nil.
 const Others = "All others"

@@ -1,11 +1,8 @@
 package report
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,14 +13,6 @@ import (
 	"millrace/internal/usage"
 	"millrace/tenants"
 )
-
-// Revenue is one customer's usage of one model.
-type Revenue struct {
-	Org     ids.ID
-	OrgName string
-	Model   string
-	Sums
-}
 
 // Overrun is a request above its allotment.
 type Overrun struct {
@@ -41,51 +30,6 @@ type Attention struct {
 	Overruns    int64
 	Quarantined int64
 	Reconcile   q.ReconcileRun // zero At = never run
-}
-
-// Revenue reads the usage of [from, to) by customer and model. Both are UTC midnights.
-func (s *Service) Revenue(ctx context.Context, by tenants.Actor, from, to time.Time) (out []Revenue, err error) {
-	t, err := Query{From: from, To: to, Step: StepDay}.steps()
-	if err != nil {
-		return nil, err
-	}
-	err = s.read(ctx, by, ids.Nil, func(r *q.Queries) error {
-		all, err := s.readAll(ctx, r, t)
-		if err != nil {
-			return err
-		}
-		out, err = revenue(ctx, r, all)
-		return err
-	})
-	return out, err
-}
-
-func revenue(ctx context.Context, r *q.Queries, all map[int64][]allCell) ([]Revenue, error) {
-	type pair struct{ org, model ids.ID }
-	sums := map[pair]*Sums{}
-	var named []Cell
-	for _, cells := range all {
-		for _, c := range cells {
-			key := pair{c.org, c.model}
-			if sums[key] == nil {
-				sums[key] = &Sums{}
-				named = append(named, Cell{Group: c.org}, Cell{Group: c.model})
-			}
-			sums[key].Add(&c.Sums)
-		}
-	}
-	names, err := labels(ctx, r, named)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]Revenue, 0, len(sums))
-	for key, sum := range sums {
-		out = append(out, Revenue{Org: key.org, OrgName: names[key.org].Label, Model: names[key.model].Label, Sums: *sum})
-	}
-	slices.SortFunc(out, func(a, b Revenue) int {
-		return cmp.Or(cmp.Compare(a.OrgName, b.OrgName), bytes.Compare(a.Org[:], b.Org[:]), cmp.Compare(a.Model, b.Model))
-	})
-	return out, nil
 }
 
 // LastRequests tells when each organization made its newest request; one that never did is missing.

@@ -101,7 +101,8 @@ type Service struct {
 	db    *db.DB
 	clock clock.Clock
 	one   closed[oneKey, Cell]
-	all   closed[allKey, allCell]
+	all   closed[allKey, Cell]
+	sold  closed[spanKey, revenueCell]
 	keys  closed[allKeyOf, keyCell]
 }
 

@@ -12,13 +12,31 @@ import (
 	"millrace/internal/ids"
 )
 
+const reportActiveOrgs = `-- name: ReportActiveOrgs :one
+SELECT count(DISTINCT r.org_id) FROM usage_rollups r WHERE r.bucket >= $1::timestamptz AND r.bucket < $2::timestamptz
+`
+
+type ReportActiveOrgsParams struct {
+	Since time.Time
+	Until time.Time
+}
+
+// How many organizations used anything between two moments.
+func (q *Queries) ReportActiveOrgs(ctx context.Context, arg ReportActiveOrgsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, reportActiveOrgs, arg.Since, arg.Until)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const reportAllCells = `-- name: ReportAllCells :many
-SELECT s.start::timestamptz AS start, c.org_id, c.model_id, c.requests, c.errors, c.input_tokens, c.cached_tokens, c.cache_write_tokens,
+SELECT s.start::timestamptz AS start, c.grp::uuid AS grp, c.requests, c.errors, c.input_tokens, c.cached_tokens, c.cache_write_tokens,
        c.output_tokens, c.reasoning_tokens, c.image_tokens, c.audio_tokens, c.charged_nano, c.overrun_nano, c.saved_nano,
        c.ttft_ms_sum, c.ttft_count, c.decode_ms_sum
   FROM (SELECT unnest($1::timestamptz[]) AS start, unnest($2::timestamptz[]) AS stop) s
  CROSS JOIN LATERAL (
-    SELECT r.org_id, r.model_id, sum(r.requests)::bigint AS requests, sum(r.errors)::bigint AS errors,
+    SELECT (CASE $3::text WHEN 'model' THEN r.model_id WHEN 'org' THEN r.org_id ELSE '00000000-0000-0000-0000-000000000000'::uuid END) AS grp,
+           sum(r.requests)::bigint AS requests, sum(r.errors)::bigint AS errors,
            sum(r.input_tokens)::bigint AS input_tokens, sum(r.cached_tokens)::bigint AS cached_tokens,
            sum(r.cache_write_tokens)::bigint AS cache_write_tokens, sum(r.output_tokens)::bigint AS output_tokens,
            sum(r.reasoning_tokens)::bigint AS reasoning_tokens, sum(r.image_tokens)::bigint AS image_tokens,
@@ -27,20 +45,22 @@ SELECT s.start::timestamptz AS start, c.org_id, c.model_id, c.requests, c.errors
            sum(r.ttft_ms_sum)::bigint AS ttft_ms_sum, sum(r.ttft_count)::bigint AS ttft_count, sum(r.decode_ms_sum)::bigint AS decode_ms_sum
       FROM usage_rollups r
      WHERE r.bucket >= s.start AND r.bucket < s.stop
-     GROUP BY 1, 2) c
- ORDER BY 1, 2, 3 LIMIT $3
+       AND ($4::uuid IS NULL OR r.model_id = $4)
+     GROUP BY 1) c
+ ORDER BY 1, 2 LIMIT $5
 `
 
 type ReportAllCellsParams struct {
 	Starts  []time.Time
 	Stops   []time.Time
+	Grp     string
+	Model   *ids.ID
 	MaxRows int32
 }
 
 type ReportAllCellsRow struct {
 	Start            time.Time
-	OrgID            ids.ID
-	ModelID          ids.ID
+	Grp              ids.ID
 	Requests         int64
 	Errors           int64
 	InputTokens      int64
@@ -58,9 +78,15 @@ type ReportAllCellsRow struct {
 	DecodeMsSum      int64
 }
 
-// Usage of all organizations by step, organization and model; every other sum over organizations is made of these.
+// Usage of all organizations by step and group: as many rows as are shown, not as there are organizations and models.
 func (q *Queries) ReportAllCells(ctx context.Context, arg ReportAllCellsParams) ([]ReportAllCellsRow, error) {
-	rows, err := q.db.Query(ctx, reportAllCells, arg.Starts, arg.Stops, arg.MaxRows)
+	rows, err := q.db.Query(ctx, reportAllCells,
+		arg.Starts,
+		arg.Stops,
+		arg.Grp,
+		arg.Model,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -70,8 +96,7 @@ func (q *Queries) ReportAllCells(ctx context.Context, arg ReportAllCellsParams) 
 		var i ReportAllCellsRow
 		if err := rows.Scan(
 			&i.Start,
-			&i.OrgID,
-			&i.ModelID,
+			&i.Grp,
 			&i.Requests,
 			&i.Errors,
 			&i.InputTokens,
@@ -404,6 +429,100 @@ func (q *Queries) ReportFirstTokens(ctx context.Context, arg ReportFirstTokensPa
 	var i ReportFirstTokensRow
 	err := row.Scan(&i.P50, &i.P95, &i.N)
 	return i, err
+}
+
+const reportFoldedCells = `-- name: ReportFoldedCells :many
+SELECT s.start::timestamptz AS start, c.grp::uuid AS grp, c.requests, c.errors, c.input_tokens, c.cached_tokens, c.cache_write_tokens,
+       c.output_tokens, c.reasoning_tokens, c.image_tokens, c.audio_tokens, c.charged_nano, c.overrun_nano, c.saved_nano,
+       c.ttft_ms_sum, c.ttft_count, c.decode_ms_sum
+  FROM (SELECT unnest($1::timestamptz[]) AS start, unnest($2::timestamptz[]) AS stop) s
+ CROSS JOIN LATERAL (
+    SELECT coalesce(k.id, '00000000-0000-0000-0000-000000000000'::uuid) AS grp,
+           sum(r.requests)::bigint AS requests, sum(r.errors)::bigint AS errors,
+           sum(r.input_tokens)::bigint AS input_tokens, sum(r.cached_tokens)::bigint AS cached_tokens,
+           sum(r.cache_write_tokens)::bigint AS cache_write_tokens, sum(r.output_tokens)::bigint AS output_tokens,
+           sum(r.reasoning_tokens)::bigint AS reasoning_tokens, sum(r.image_tokens)::bigint AS image_tokens,
+           sum(r.audio_tokens)::bigint AS audio_tokens,
+           sum(r.charged_nano)::bigint AS charged_nano, sum(r.overrun_nano)::bigint AS overrun_nano, sum(r.saved_nano)::bigint AS saved_nano,
+           sum(r.ttft_ms_sum)::bigint AS ttft_ms_sum, sum(r.ttft_count)::bigint AS ttft_count, sum(r.decode_ms_sum)::bigint AS decode_ms_sum
+      FROM usage_rollups r LEFT JOIN unnest($3::uuid[]) AS k(id) ON k.id = r.org_id
+     WHERE r.bucket >= s.start AND r.bucket < s.stop
+       AND ($4::uuid IS NULL OR r.model_id = $4)
+     GROUP BY 1) c
+ ORDER BY 1, 2 LIMIT $5
+`
+
+type ReportFoldedCellsParams struct {
+	Starts  []time.Time
+	Stops   []time.Time
+	Kept    []ids.ID
+	Model   *ids.ID
+	MaxRows int32
+}
+
+type ReportFoldedCellsRow struct {
+	Start            time.Time
+	Grp              ids.ID
+	Requests         int64
+	Errors           int64
+	InputTokens      int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	OutputTokens     int64
+	ReasoningTokens  int64
+	ImageTokens      int64
+	AudioTokens      int64
+	ChargedNano      int64
+	OverrunNano      int64
+	SavedNano        int64
+	TtftMsSum        int64
+	TtftCount        int64
+	DecodeMsSum      int64
+}
+
+// Usage of all organizations by step: some of them by themselves, the others added up under the nil id.
+func (q *Queries) ReportFoldedCells(ctx context.Context, arg ReportFoldedCellsParams) ([]ReportFoldedCellsRow, error) {
+	rows, err := q.db.Query(ctx, reportFoldedCells,
+		arg.Starts,
+		arg.Stops,
+		arg.Kept,
+		arg.Model,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReportFoldedCellsRow
+	for rows.Next() {
+		var i ReportFoldedCellsRow
+		if err := rows.Scan(
+			&i.Start,
+			&i.Grp,
+			&i.Requests,
+			&i.Errors,
+			&i.InputTokens,
+			&i.CachedTokens,
+			&i.CacheWriteTokens,
+			&i.OutputTokens,
+			&i.ReasoningTokens,
+			&i.ImageTokens,
+			&i.AudioTokens,
+			&i.ChargedNano,
+			&i.OverrunNano,
+			&i.SavedNano,
+			&i.TtftMsSum,
+			&i.TtftCount,
+			&i.DecodeMsSum,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const reportHasUsage = `-- name: ReportHasUsage :one
@@ -1077,6 +1196,188 @@ func (q *Queries) ReportRequests(ctx context.Context, arg ReportRequestsParams) 
 	return items, nil
 }
 
+const reportRevenue = `-- name: ReportRevenue :many
+SELECT s.start::timestamptz AS start, c.org_id, c.model_id, c.requests, c.errors, c.input_tokens, c.cached_tokens, c.cache_write_tokens,
+       c.output_tokens, c.reasoning_tokens, c.image_tokens, c.audio_tokens, c.charged_nano, c.overrun_nano, c.saved_nano,
+       c.ttft_ms_sum, c.ttft_count, c.decode_ms_sum
+  FROM (SELECT unnest($1::timestamptz[]) AS start, unnest($2::timestamptz[]) AS stop) s
+ CROSS JOIN LATERAL (
+    SELECT r.org_id, r.model_id, sum(r.requests)::bigint AS requests, sum(r.errors)::bigint AS errors,
+           sum(r.input_tokens)::bigint AS input_tokens, sum(r.cached_tokens)::bigint AS cached_tokens,
+           sum(r.cache_write_tokens)::bigint AS cache_write_tokens, sum(r.output_tokens)::bigint AS output_tokens,
+           sum(r.reasoning_tokens)::bigint AS reasoning_tokens, sum(r.image_tokens)::bigint AS image_tokens,
+           sum(r.audio_tokens)::bigint AS audio_tokens,
+           sum(r.charged_nano)::bigint AS charged_nano, sum(r.overrun_nano)::bigint AS overrun_nano, sum(r.saved_nano)::bigint AS saved_nano,
+           sum(r.ttft_ms_sum)::bigint AS ttft_ms_sum, sum(r.ttft_count)::bigint AS ttft_count, sum(r.decode_ms_sum)::bigint AS decode_ms_sum
+      FROM usage_rollups r
+     WHERE r.bucket >= s.start AND r.bucket < s.stop
+     GROUP BY 1, 2) c
+ ORDER BY 1, 2, 3 LIMIT $3
+`
+
+type ReportRevenueParams struct {
+	Starts  []time.Time
+	Stops   []time.Time
+	MaxRows int32
+}
+
+type ReportRevenueRow struct {
+	Start            time.Time
+	OrgID            ids.ID
+	ModelID          ids.ID
+	Requests         int64
+	Errors           int64
+	InputTokens      int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	OutputTokens     int64
+	ReasoningTokens  int64
+	ImageTokens      int64
+	AudioTokens      int64
+	ChargedNano      int64
+	OverrunNano      int64
+	SavedNano        int64
+	TtftMsSum        int64
+	TtftCount        int64
+	DecodeMsSum      int64
+}
+
+// Usage of all organizations by step, organization and model.
+func (q *Queries) ReportRevenue(ctx context.Context, arg ReportRevenueParams) ([]ReportRevenueRow, error) {
+	rows, err := q.db.Query(ctx, reportRevenue, arg.Starts, arg.Stops, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReportRevenueRow
+	for rows.Next() {
+		var i ReportRevenueRow
+		if err := rows.Scan(
+			&i.Start,
+			&i.OrgID,
+			&i.ModelID,
+			&i.Requests,
+			&i.Errors,
+			&i.InputTokens,
+			&i.CachedTokens,
+			&i.CacheWriteTokens,
+			&i.OutputTokens,
+			&i.ReasoningTokens,
+			&i.ImageTokens,
+			&i.AudioTokens,
+			&i.ChargedNano,
+			&i.OverrunNano,
+			&i.SavedNano,
+			&i.TtftMsSum,
+			&i.TtftCount,
+			&i.DecodeMsSum,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const reportSomeCells = `-- name: ReportSomeCells :many
+SELECT s.start::timestamptz AS start, c.grp::uuid AS grp, c.requests, c.errors, c.input_tokens, c.cached_tokens, c.cache_write_tokens,
+       c.output_tokens, c.reasoning_tokens, c.image_tokens, c.audio_tokens, c.charged_nano, c.overrun_nano, c.saved_nano,
+       c.ttft_ms_sum, c.ttft_count, c.decode_ms_sum
+  FROM (SELECT unnest($1::timestamptz[]) AS start, unnest($2::timestamptz[]) AS stop) s
+ CROSS JOIN LATERAL (
+    SELECT (CASE $3::text WHEN 'model' THEN r.model_id WHEN 'org' THEN r.org_id ELSE '00000000-0000-0000-0000-000000000000'::uuid END) AS grp,
+           sum(r.requests)::bigint AS requests, sum(r.errors)::bigint AS errors,
+           sum(r.input_tokens)::bigint AS input_tokens, sum(r.cached_tokens)::bigint AS cached_tokens,
+           sum(r.cache_write_tokens)::bigint AS cache_write_tokens, sum(r.output_tokens)::bigint AS output_tokens,
+           sum(r.reasoning_tokens)::bigint AS reasoning_tokens, sum(r.image_tokens)::bigint AS image_tokens,
+           sum(r.audio_tokens)::bigint AS audio_tokens,
+           sum(r.charged_nano)::bigint AS charged_nano, sum(r.overrun_nano)::bigint AS overrun_nano, sum(r.saved_nano)::bigint AS saved_nano,
+           sum(r.ttft_ms_sum)::bigint AS ttft_ms_sum, sum(r.ttft_count)::bigint AS ttft_count, sum(r.decode_ms_sum)::bigint AS decode_ms_sum
+      FROM usage_rollups r
+     WHERE r.org_id = ANY($4::uuid[]) AND r.bucket >= s.start AND r.bucket < s.stop
+       AND ($5::uuid IS NULL OR r.model_id = $5)
+     GROUP BY 1) c
+ ORDER BY 1, 2 LIMIT $6
+`
+
+type ReportSomeCellsParams struct {
+	Starts  []time.Time
+	Stops   []time.Time
+	Grp     string
+	Orgs    []ids.ID
+	Model   *ids.ID
+	MaxRows int32
+}
+
+type ReportSomeCellsRow struct {
+	Start            time.Time
+	Grp              ids.ID
+	Requests         int64
+	Errors           int64
+	InputTokens      int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	OutputTokens     int64
+	ReasoningTokens  int64
+	ImageTokens      int64
+	AudioTokens      int64
+	ChargedNano      int64
+	OverrunNano      int64
+	SavedNano        int64
+	TtftMsSum        int64
+	TtftCount        int64
+	DecodeMsSum      int64
+}
+
+// Usage of some organizations by step and group; each of them is found by its own rows.
+func (q *Queries) ReportSomeCells(ctx context.Context, arg ReportSomeCellsParams) ([]ReportSomeCellsRow, error) {
+	rows, err := q.db.Query(ctx, reportSomeCells,
+		arg.Starts,
+		arg.Stops,
+		arg.Grp,
+		arg.Orgs,
+		arg.Model,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReportSomeCellsRow
+	for rows.Next() {
+		var i ReportSomeCellsRow
+		if err := rows.Scan(
+			&i.Start,
+			&i.Grp,
+			&i.Requests,
+			&i.Errors,
+			&i.InputTokens,
+			&i.CachedTokens,
+			&i.CacheWriteTokens,
+			&i.OutputTokens,
+			&i.ReasoningTokens,
+			&i.ImageTokens,
+			&i.AudioTokens,
+			&i.ChargedNano,
+			&i.OverrunNano,
+			&i.SavedNano,
+			&i.TtftMsSum,
+			&i.TtftCount,
+			&i.DecodeMsSum,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const reportSpendable = `-- name: ReportSpendable :one
 SELECT coalesce(-sum(amount_nano), 0)::bigint AS amount_nano FROM ledger_balances
  WHERE org_id = $1 AND account IN ('prepaid_paid', 'prepaid_promo', 'receivable')
@@ -1162,6 +1463,46 @@ func (q *Queries) ReportStreams(ctx context.Context, since time.Time) ([]ReportS
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const reportTopOrgs = `-- name: ReportTopOrgs :many
+SELECT r.org_id FROM usage_rollups r
+ WHERE r.bucket >= $1::timestamptz AND r.bucket < $2::timestamptz
+   AND ($3::uuid IS NULL OR r.model_id = $3)
+ GROUP BY r.org_id ORDER BY sum(r.charged_nano) DESC, r.org_id LIMIT $4
+`
+
+type ReportTopOrgsParams struct {
+	Since   time.Time
+	Until   time.Time
+	Model   *ids.ID
+	MaxRows int32
+}
+
+// The organizations that paid most between two moments.
+func (q *Queries) ReportTopOrgs(ctx context.Context, arg ReportTopOrgsParams) ([]ids.ID, error) {
+	rows, err := q.db.Query(ctx, reportTopOrgs,
+		arg.Since,
+		arg.Until,
+		arg.Model,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ids.ID
+	for rows.Next() {
+		var org_id ids.ID
+		if err := rows.Scan(&org_id); err != nil {
+			return nil, err
+		}
+		items = append(items, org_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -27,7 +27,81 @@ SELECT s.start::timestamptz AS start, c.grp::uuid AS grp, c.requests, c.errors, 
  ORDER BY 1, 2 LIMIT @max_rows;
 
 -- name: ReportAllCells :many
--- Usage of all organizations by step, organization and model; every other sum over organizations is made of these.
+-- Usage of all organizations by step and group: as many rows as are shown, not as there are organizations and models.
+SELECT s.start::timestamptz AS start, c.grp::uuid AS grp, c.requests, c.errors, c.input_tokens, c.cached_tokens, c.cache_write_tokens,
+       c.output_tokens, c.reasoning_tokens, c.image_tokens, c.audio_tokens, c.charged_nano, c.overrun_nano, c.saved_nano,
+       c.ttft_ms_sum, c.ttft_count, c.decode_ms_sum
+  FROM (SELECT unnest(@starts::timestamptz[]) AS start, unnest(@stops::timestamptz[]) AS stop) s
+ CROSS JOIN LATERAL (
+    SELECT (CASE @grp::text WHEN 'model' THEN r.model_id WHEN 'org' THEN r.org_id ELSE '00000000-0000-0000-0000-000000000000'::uuid END) AS grp,
+           sum(r.requests)::bigint AS requests, sum(r.errors)::bigint AS errors,
+           sum(r.input_tokens)::bigint AS input_tokens, sum(r.cached_tokens)::bigint AS cached_tokens,
+           sum(r.cache_write_tokens)::bigint AS cache_write_tokens, sum(r.output_tokens)::bigint AS output_tokens,
+           sum(r.reasoning_tokens)::bigint AS reasoning_tokens, sum(r.image_tokens)::bigint AS image_tokens,
+           sum(r.audio_tokens)::bigint AS audio_tokens,
+           sum(r.charged_nano)::bigint AS charged_nano, sum(r.overrun_nano)::bigint AS overrun_nano, sum(r.saved_nano)::bigint AS saved_nano,
+           sum(r.ttft_ms_sum)::bigint AS ttft_ms_sum, sum(r.ttft_count)::bigint AS ttft_count, sum(r.decode_ms_sum)::bigint AS decode_ms_sum
+      FROM usage_rollups r
+     WHERE r.bucket >= s.start AND r.bucket < s.stop
+       AND (sqlc.narg('model')::uuid IS NULL OR r.model_id = sqlc.narg('model'))
+     GROUP BY 1) c
+ ORDER BY 1, 2 LIMIT @max_rows;
+
+-- name: ReportSomeCells :many
+-- Usage of some organizations by step and group; each of them is found by its own rows.
+SELECT s.start::timestamptz AS start, c.grp::uuid AS grp, c.requests, c.errors, c.input_tokens, c.cached_tokens, c.cache_write_tokens,
+       c.output_tokens, c.reasoning_tokens, c.image_tokens, c.audio_tokens, c.charged_nano, c.overrun_nano, c.saved_nano,
+       c.ttft_ms_sum, c.ttft_count, c.decode_ms_sum
+  FROM (SELECT unnest(@starts::timestamptz[]) AS start, unnest(@stops::timestamptz[]) AS stop) s
+ CROSS JOIN LATERAL (
+    SELECT (CASE @grp::text WHEN 'model' THEN r.model_id WHEN 'org' THEN r.org_id ELSE '00000000-0000-0000-0000-000000000000'::uuid END) AS grp,
+           sum(r.requests)::bigint AS requests, sum(r.errors)::bigint AS errors,
+           sum(r.input_tokens)::bigint AS input_tokens, sum(r.cached_tokens)::bigint AS cached_tokens,
+           sum(r.cache_write_tokens)::bigint AS cache_write_tokens, sum(r.output_tokens)::bigint AS output_tokens,
+           sum(r.reasoning_tokens)::bigint AS reasoning_tokens, sum(r.image_tokens)::bigint AS image_tokens,
+           sum(r.audio_tokens)::bigint AS audio_tokens,
+           sum(r.charged_nano)::bigint AS charged_nano, sum(r.overrun_nano)::bigint AS overrun_nano, sum(r.saved_nano)::bigint AS saved_nano,
+           sum(r.ttft_ms_sum)::bigint AS ttft_ms_sum, sum(r.ttft_count)::bigint AS ttft_count, sum(r.decode_ms_sum)::bigint AS decode_ms_sum
+      FROM usage_rollups r
+     WHERE r.org_id = ANY(@orgs::uuid[]) AND r.bucket >= s.start AND r.bucket < s.stop
+       AND (sqlc.narg('model')::uuid IS NULL OR r.model_id = sqlc.narg('model'))
+     GROUP BY 1) c
+ ORDER BY 1, 2 LIMIT @max_rows;
+
+-- name: ReportFoldedCells :many
+-- Usage of all organizations by step: some of them by themselves, the others added up under the nil id.
+SELECT s.start::timestamptz AS start, c.grp::uuid AS grp, c.requests, c.errors, c.input_tokens, c.cached_tokens, c.cache_write_tokens,
+       c.output_tokens, c.reasoning_tokens, c.image_tokens, c.audio_tokens, c.charged_nano, c.overrun_nano, c.saved_nano,
+       c.ttft_ms_sum, c.ttft_count, c.decode_ms_sum
+  FROM (SELECT unnest(@starts::timestamptz[]) AS start, unnest(@stops::timestamptz[]) AS stop) s
+ CROSS JOIN LATERAL (
+    SELECT coalesce(k.id, '00000000-0000-0000-0000-000000000000'::uuid) AS grp,
+           sum(r.requests)::bigint AS requests, sum(r.errors)::bigint AS errors,
+           sum(r.input_tokens)::bigint AS input_tokens, sum(r.cached_tokens)::bigint AS cached_tokens,
+           sum(r.cache_write_tokens)::bigint AS cache_write_tokens, sum(r.output_tokens)::bigint AS output_tokens,
+           sum(r.reasoning_tokens)::bigint AS reasoning_tokens, sum(r.image_tokens)::bigint AS image_tokens,
+           sum(r.audio_tokens)::bigint AS audio_tokens,
+           sum(r.charged_nano)::bigint AS charged_nano, sum(r.overrun_nano)::bigint AS overrun_nano, sum(r.saved_nano)::bigint AS saved_nano,
+           sum(r.ttft_ms_sum)::bigint AS ttft_ms_sum, sum(r.ttft_count)::bigint AS ttft_count, sum(r.decode_ms_sum)::bigint AS decode_ms_sum
+      FROM usage_rollups r LEFT JOIN unnest(@kept::uuid[]) AS k(id) ON k.id = r.org_id
+     WHERE r.bucket >= s.start AND r.bucket < s.stop
+       AND (sqlc.narg('model')::uuid IS NULL OR r.model_id = sqlc.narg('model'))
+     GROUP BY 1) c
+ ORDER BY 1, 2 LIMIT @max_rows;
+
+-- name: ReportTopOrgs :many
+-- The organizations that paid most between two moments.
+SELECT r.org_id FROM usage_rollups r
+ WHERE r.bucket >= @since::timestamptz AND r.bucket < @until::timestamptz
+   AND (sqlc.narg('model')::uuid IS NULL OR r.model_id = sqlc.narg('model'))
+ GROUP BY r.org_id ORDER BY sum(r.charged_nano) DESC, r.org_id LIMIT @max_rows;
+
+-- name: ReportActiveOrgs :one
+-- How many organizations used anything between two moments.
+SELECT count(DISTINCT r.org_id) FROM usage_rollups r WHERE r.bucket >= @since::timestamptz AND r.bucket < @until::timestamptz;
+
+-- name: ReportRevenue :many
+-- Usage of all organizations by step, organization and model.
 SELECT s.start::timestamptz AS start, c.org_id, c.model_id, c.requests, c.errors, c.input_tokens, c.cached_tokens, c.cache_write_tokens,
        c.output_tokens, c.reasoning_tokens, c.image_tokens, c.audio_tokens, c.charged_nano, c.overrun_nano, c.saved_nano,
        c.ttft_ms_sum, c.ttft_count, c.decode_ms_sum

@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"cmp"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -111,10 +113,39 @@ func (p *pages) revenue(c echo.Context) error {
 	if c.QueryParam("format") == "csv" {
 		return ui.CSV(c, "revenue-"+first.Format("2006-01"), g)
 	}
+	g = revenueGrid(foldRevenue(rows, revenueShown))
 	u := report.AddressOf(c)
 	page := ui.Page{Title: "Revenue", Path: Root + "/revenue", Lead: first.Format("January 2006") + " · settled usage · billing months are UTC calendar months"}
 	months := report.Months(c, month, now)
 	return ui.Render(c, http.StatusOK, revenuePage(page, months, g, u.With("format", "csv"), Root+"/revenue/export?month="+first.Format("2006-01"), totals(rows)))
+}
+
+// revenueShown is how many lines the page of revenue has room for; its CSV has all.
+const revenueShown = 500
+
+// foldRevenue keeps the lines that brought most, in their order, and adds the others up at the end.
+func foldRevenue(rows []RevenueRow, most int) []RevenueRow {
+	if len(rows) <= most {
+		return rows
+	}
+	byRevenue := make([]int, len(rows))
+	for i := range byRevenue {
+		byRevenue[i] = i
+	}
+	slices.SortStableFunc(byRevenue, func(a, b int) int { return cmp.Compare(rows[b].Revenue, rows[a].Revenue) })
+	kept := byRevenue[:most-1]
+	slices.Sort(kept)
+	out := make([]RevenueRow, 0, most)
+	for _, i := range kept {
+		out = append(out, rows[i])
+	}
+	var rest []RevenueRow
+	for _, i := range byRevenue[most-1:] {
+		rest = append(rest, rows[i])
+	}
+	others := totals(rest)
+	others.OrgName = "All others"
+	return append(out, others)
 }
 
 func totals(rows []RevenueRow) (sum RevenueRow) {
@@ -151,7 +182,11 @@ func revenueGrid(rows []RevenueRow) ui.Grid {
 		return append(row, ui.USD(r.Revenue))
 	}
 	for _, r := range rows {
-		g.Rows = append(g.Rows, line(r, ui.L(Root+"/customers/"+ids.Format(ids.Org, r.Org), r.OrgName), ui.T(r.Model)))
+		who := ui.L(Root+"/customers/"+ids.Format(ids.Org, r.Org), r.OrgName)
+		if r.Org == ids.Nil {
+			who = ui.T(r.OrgName)
+		}
+		g.Rows = append(g.Rows, line(r, who, ui.T(r.Model)))
 	}
 	g.Foot = line(sum, ui.T("Total"), ui.Cell{})
 	return g

@@ -57,7 +57,7 @@ func (b business) activity(ctx context.Context, by tenants.Actor, list []admin.C
 	for i, c := range list {
 		orgs[i], at[c.ID] = c.ID, i
 	}
-	cells, err := b.Report.Usage(ctx, by, report.Query{From: month, To: pages.Day(now, 1), Step: report.StepDay, Group: report.ByOrg, Orgs: orgs})
+	cells, err := b.Report.Usage(ctx, by, report.Query{From: month, To: pages.Day(now, 1), Step: report.StepTotal, Group: report.ByOrg, Orgs: orgs})
 	if err != nil {
 		return err
 	}

@@ -85,8 +85,7 @@ func (b business) lastDay(ctx context.Context, by tenants.Actor, now time.Time, 
 	if err != nil {
 		return err
 	}
-	active, err := b.Report.Usage(ctx, by, report.Query{From: from, To: to, Step: report.StepTotal, Group: report.ByOrg})
-	o.Active = int64(len(active))
+	o.Active, err = b.Report.Active(ctx, by, from, to)
 	return err
 }
 
