@@ -15,6 +15,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -26,6 +27,7 @@ import (
 	"millrace/internal/clock"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
+	"millrace/internal/outbound"
 	"millrace/internal/seal"
 	"millrace/tenants"
 	"millrace/tenants/audit"
@@ -52,12 +54,12 @@ type Service struct {
 	master   *seal.Master
 	clock    clock.Clock
 	loopback bool
-	client   sender
+	client   *http.Client
 }
 
 // New makes the service. loopback allows http and addresses of this machine: for development only.
 func New(d *db.DB, m *seal.Master, c clock.Clock, loopback bool) *Service {
-	return &Service{db: d, master: m, clock: c, loopback: loopback, client: newSender(loopback)}
+	return &Service{db: d, master: m, clock: c, loopback: loopback, client: outbound.NewClient(loopback)}
 }
 
 func (s *Service) now() time.Time { return s.clock.Now().UTC().Truncate(time.Microsecond) }

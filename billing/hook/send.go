@@ -17,6 +17,7 @@ import (
 	"millrace/db"
 	"millrace/db/q"
 	"millrace/internal/ids"
+	"millrace/internal/outbound"
 	"millrace/tenants"
 )
 
@@ -27,7 +28,8 @@ const (
 	perTurn    = 32          // sent at once
 	keepLog    = 30 * 24 * time.Hour
 	sweepEvery = time.Hour
-	maxProblem = 300 // bytes
+	maxProblem = 300      // bytes
+	maxAnswer  = 64 << 10 // bytes that are read of an answer, so that its connection can be used again
 )
 
 // pauses are the waits after each failed attempt. Behind the last one a delivery has failed.
@@ -108,7 +110,7 @@ func (s *Service) post(ctx context.Context, d q.ClaimDeliveriesRow) (status *int
 	if err != nil {
 		return nil, errors.New("the secret cannot be read: make the webhook anew")
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, outbound.Timeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, d.Url, strings.NewReader(d.Body))
 	if err != nil {
@@ -137,10 +139,10 @@ func (s *Service) post(ctx context.Context, d q.ClaimDeliveriesRow) (status *int
 // plain is an error without the address, which the page shows already.
 func plain(err error) error {
 	switch {
-	case errors.Is(err, errPrivate):
-		return errPrivate
+	case errors.Is(err, outbound.ErrPrivate):
+		return outbound.ErrPrivate
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer within %s", requestTimeout)
+		return fmt.Errorf("no answer within %s", outbound.Timeout)
 	}
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		err = inner

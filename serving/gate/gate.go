@@ -46,7 +46,12 @@ type Salter interface {
 	CacheSalt(tenant string) string
 }
 
-// Options of a gate. All but Times are needed.
+// Images fetches an image and gives it as a data: URL: *media.Fetcher. A fault of kind Invalid says what is wrong with it.
+type Images interface {
+	Fetch(ctx context.Context, url string) ([]byte, error)
+}
+
+// Options of a gate. All but Times and Images are needed.
 type Options struct {
 	Clock   clock.Clock
 	Models  Models
@@ -56,6 +61,7 @@ type Options struct {
 	Budgets Budgets
 	Log     UsageLog
 	Salts   Salter
+	Images  Images // nil = none are fetched
 	Times   Times
 }
 

@@ -19,8 +19,8 @@ const (
 	tokensMinBytes = 2 << 10
 )
 
-// prepare makes the body for the engines and what routing needs of it.
-func (t *Ticket) prepare(ctx context.Context) error {
+// bounds finds what admission needs of the prompt: how long it can be at most, and what routing goes by.
+func (t *Ticket) bounds() {
 	c, chat, units := &t.req.Caller, t.req.Chat, t.model.Units
 	t.bound = engine.PromptBound(chat.Body, t.model.Context)
 	salted := len(units) > 1
@@ -37,6 +37,14 @@ func (t *Ticket) prepare(ctx context.Context) error {
 		_, _ = d.WriteString(chat.CacheKey)
 		t.affinity = d.Sum64() | 1 // 0 means none
 	}
+}
+
+// prepare makes the body for the engines and the keys that routing needs of it.
+func (t *Ticket) prepare(ctx context.Context) error {
+	if err := t.images(ctx); err != nil {
+		return err
+	}
+	units := t.model.Units
 	if err := t.body.prepare(t, units[0], ids.New()); err != nil {
 		return err
 	}

@@ -118,9 +118,7 @@ func (t *Ticket) admit(ctx context.Context) (err error) {
 	if chat.Service != usage.Ordinary && !Serves(model.Units, chat.Service) {
 		return notServed(chat.Service)
 	}
-	if err := t.prepare(ctx); err != nil {
-		return err
-	}
+	t.bounds()
 	if t.quote, err = g.Prices.Quote(c.Org, model.ID, c.PriceBook, t.start, chat.Service); err != nil {
 		return err
 	}
@@ -130,11 +128,28 @@ func (t *Ticket) admit(ctx context.Context) (err error) {
 	if err := t.takeHold(ctx); err != nil {
 		return err
 	}
+	if err := t.prepare(ctx); err != nil {
+		t.hold.Settle(0)
+		return err
+	}
 	if t.booking, err = t.pick(); err != nil {
 		t.hold.Settle(0)
 		return err
 	}
 	return nil
+}
+
+// images fetches what the request names by address. It comes after the hold: who cannot pay makes us fetch nothing.
+func (t *Ticket) images(ctx context.Context) error {
+	chat, images := t.req.Chat, t.gate.Images
+	if chat.RemoteImages == 0 {
+		return nil
+	}
+	if images == nil {
+		return fault.New(fault.Invalid, "Images are not fetched here: send the image itself as a data: URL.").
+			WithCode("unsupported_image_url").WithParam("messages")
+	}
+	return chat.FetchImages(ctx, images.Fetch)
 }
 
 func noUnit() error {

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -159,7 +158,7 @@ func (r *chatReader) part(raw []byte, media bool) error {
 	if !isObject(raw) {
 		return wantObject("A content part")
 	}
-	var kind, txt, image []byte
+	var kind, txt, image, other []byte
 	m := scan.Object(raw)
 	for m.Next() {
 		switch string(m.Key) {
@@ -169,9 +168,16 @@ func (r *chatReader) part(raw []byte, media bool) error {
 			txt = m.Value
 		case "image_url":
 			image = m.Value
+		case "input_audio", "audio_url", "video_url", "image_embeds", "image_pil", "file": // whatever the type says: some engines go by the member
+			other = m.Key
 		}
 	}
+	if image != nil && (!media || string(kind) != `"image_url"`) {
+		return invalid("type", "Only a user's part of type image_url holds an image_url.").WithCode("unsupported_parameter")
+	}
 	switch k := string(kind); {
+	case other != nil && (k == `"text"` || k == `"image_url"` || k == `"refusal"`):
+		return invalid(string(other), "Content parts with %s are not supported here.", other).WithCode("unsupported_parameter")
 	case k == `"text"`, k == `"refusal"` && !media:
 		if txt == nil || !isString(txt) {
 			return wantType("text", "a string")
@@ -179,38 +185,11 @@ func (r *chatReader) part(raw []byte, media bool) error {
 		r.req.TextBytes += int64(len(txt))
 		return nil
 	case k == `"image_url"` && media:
-		return imageURL(image)
+		return r.imageURL(image)
 	case k == `"input_audio"`, k == `"file"`, k == `"image_url"`, k == `"video_url"`:
 		return invalid("type", "Content parts of type %s are not supported here.", k).WithCode("unsupported_parameter")
 	}
 	return wantType("type", "one of text, image_url")
-}
-
-// imageURL checks every url of an image, given twice too: engines take the last one. Only data: URLs: an engine would fetch
-// any other from inside the operator's network.
-func imageURL(v []byte) error {
-	const name = "image_url.url"
-	if v == nil || !isObject(v) {
-		return wantType("image_url", "an object with a url")
-	}
-	found := false
-	m := scan.Object(v)
-	for m.Next() {
-		if string(m.Key) != "url" {
-			continue
-		}
-		if !isString(m.Value) {
-			return wantType(name, "a string")
-		}
-		if !bytes.HasPrefix(inside(m.Value), []byte("data:")) {
-			return invalid(name, "Images are not fetched from the network: send the image itself as a data: URL.").WithCode("unsupported_image_url")
-		}
-		found = true
-	}
-	if !found {
-		return wantType(name, "a string")
-	}
-	return nil
 }
 
 func (r *chatReader) toolCalls(v []byte) error {

@@ -38,6 +38,7 @@ type ChatRequest struct {
 	CacheKey     string   // prompt_cache_key: a session's hint for routing
 	Ignored      []string // members that were accepted and dropped
 	Extras       []string // members that are an engine's own, or nobody's
+	RemoteImages int      // images that are named by an address and not fetched yet
 	Messages     []byte   // as the client sent them, for routing
 	TextBytes    int64    // bytes of text in the messages, for estimates
 }

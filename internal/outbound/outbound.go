@@ -1,4 +1,6 @@
-package hook
+// Package outbound makes HTTP clients for addresses that customers name: they reach public addresses only, so that nobody
+// reaches through us what stands in our network.
+package outbound
 
 import (
 	"context"
@@ -12,13 +14,13 @@ import (
 
 // Limits of one request.
 const (
-	dialTimeout    = 5 * time.Second
-	requestTimeout = 15 * time.Second
-	maxAnswer      = 64 << 10 // bytes that are read of an answer, so that its connection can be used again
+	dialTimeout = 5 * time.Second
+	Timeout     = 15 * time.Second // a whole request
+	maxHead     = 64 << 10         // bytes of an answer's head
 )
 
-// errPrivate says that a name leads somewhere that customers must not reach through us.
-var errPrivate = errors.New("the address is private, local or reserved")
+// ErrPrivate says that a name leads somewhere that customers must not reach through us.
+var ErrPrivate = errors.New("the address is private, local or reserved")
 
 // special are ranges that netip has no word for: carrier NAT, protocol assignments, documentation, benchmarks, reserved;
 // and those of IPv6 that lead to an IPv4 address.
@@ -46,14 +48,10 @@ func public(a netip.Addr) bool {
 	return true
 }
 
-// sender makes requests.
-type sender interface {
-	Do(r *http.Request) (*http.Response, error)
-}
-
-// newSender makes a client that dials public addresses only. The check is behind the resolver, on the address that the
-// socket is about to connect to, so no second look-up can change it.
-func newSender(loopback bool) sender {
+// NewClient makes a client that dials public addresses only, or also this machine's own: for development. The check is
+// behind the resolver, on the address that the socket is about to connect to, so no second look-up can change it. No
+// redirect is followed and no proxy used.
+func NewClient(loopback bool) *http.Client {
 	dialer := &net.Dialer{Timeout: dialTimeout, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
 		if err != nil {
@@ -62,12 +60,12 @@ func newSender(loopback bool) sender {
 		if a := at.Addr().Unmap(); public(a) || loopback && a.IsLoopback() {
 			return nil
 		}
-		return errPrivate
+		return ErrPrivate
 	}}
 	return &http.Client{
-		Timeout:       requestTimeout,
+		Timeout:       Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{DialContext: dialer.DialContext, Proxy: nil, MaxIdleConns: 50, MaxIdleConnsPerHost: 2, IdleConnTimeout: 30 * time.Second,
-			TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: requestTimeout, MaxResponseHeaderBytes: maxAnswer, ForceAttemptHTTP2: true},
+			TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: Timeout, MaxResponseHeaderBytes: maxHead, ForceAttemptHTTP2: true},
 	}
 }

@@ -1,4 +1,4 @@
-package hook
+package outbound
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ func TestNamesThatLeadHereAreRefused(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
 	defer s.Close()
 	for _, address := range []string{s.URL, strings.Replace(s.URL, "127.0.0.1", "localhost", 1)} {
-		answer, err := newSender(false).Do(httptest.NewRequest(http.MethodPost, address, nil).WithContext(t.Context()))
+		answer, err := NewClient(false).Do(httptest.NewRequest(http.MethodPost, address, nil).WithContext(t.Context()))
 		if err == nil {
 			answer.Body.Close()
 		}
@@ -39,10 +39,10 @@ func TestNamesThatLeadHereAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = newSender(false).Do(r); !errors.Is(err, errPrivate) || reached {
+	if _, err = NewClient(false).Do(r); !errors.Is(err, ErrPrivate) || reached {
 		t.Errorf("reached=%v, %v", reached, err)
 	}
-	if answer, err := newSender(true).Do(r); err != nil || !reached {
+	if answer, err := NewClient(true).Do(r); err != nil || !reached {
 		t.Errorf("loopback was allowed: %v", err)
 	} else {
 		answer.Body.Close()

@@ -1,0 +1,69 @@
+package media_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"millrace/internal/fault"
+	"millrace/serving/media"
+)
+
+var png = append([]byte("\x89PNG\x0d\x0a\x1a\x0a"), make([]byte, 100)...)
+
+func TestFetch(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/a.png", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(png) })
+	mux.HandleFunc("/lies.png", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "image/png")
+		_, _ = w.Write([]byte("<html>inside</html>"))
+	})
+	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/a.png", http.StatusFound) })
+	mux.HandleFunc("/round", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/round", http.StatusFound) })
+	mux.HandleFunc("/file", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "file:///etc/passwd", http.StatusFound) })
+	mux.HandleFunc("/large", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(png)
+		for range media.MaxBytes >> 20 {
+			_, _ = w.Write(make([]byte, 1<<20))
+		}
+	})
+	mux.HandleFunc("/broken", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = w.Write(png)
+	})
+	s := httptest.NewServer(mux)
+	defer s.Close()
+	want := "data:image/png;base64," + base64.StdEncoding.EncodeToString(png)
+	f := media.NewFetcher(true)
+	for _, path := range []string{"/a.png", "/moved"} {
+		if got, err := f.Fetch(t.Context(), s.URL+path); err != nil || string(got) != want {
+			t.Errorf("%s: %.60s, %v", path, got, err)
+		}
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, tt := range []struct {
+		name string
+		ctx  context.Context
+		url  string
+	}{
+		{"no image", t.Context(), s.URL + "/lies.png"}, {"round and round", t.Context(), s.URL + "/round"}, {"leads to a file", t.Context(), s.URL + "/file"},
+		{"too large", t.Context(), s.URL + "/large"}, {"cut off", t.Context(), s.URL + "/broken"}, {"not there", t.Context(), s.URL + "/none"},
+		{"a file", t.Context(), "file:///etc/passwd"}, {"a user", t.Context(), strings.Replace(s.URL, "http://", "http://a:b@", 1) + "/a.png"},
+		{"nothing", t.Context(), ""}, {"the client has gone", gone, s.URL + "/a.png"},
+	} {
+		got, err := f.Fetch(tt.ctx, tt.url)
+		if !fault.Is(err, fault.Invalid) || got != nil {
+			t.Errorf("%s: %.60s, %v", tt.name, got, err)
+		} else if text := fault.Of(err).Message; strings.Contains(text, "127.0.0.1") || strings.Contains(text, "inside") {
+			t.Errorf("%s: %s", tt.name, text)
+		}
+	}
+	if got, err := media.NewFetcher(false).Fetch(t.Context(), s.URL+"/a.png"); !fault.Is(err, fault.Invalid) || bytes.Contains(got, png) || !strings.Contains(err.Error(), "private") {
+		t.Errorf("a private address: %s, %v", got, err)
+	}
+}
