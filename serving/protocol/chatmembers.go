@@ -240,3 +240,9 @@ func serviceTier(r *chatReader, name string, v []byte) error {
 	r.dropped = append(r.dropped, name)
 	return nil
 }
+
+// OfChat reports whether Chat Completions has a member of this name: other dialects pass on only what it does not.
+func OfChat(name string) bool {
+	_, known := chatMembers[name]
+	return known
+}
