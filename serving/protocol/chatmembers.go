@@ -48,8 +48,8 @@ func init() {
 
 		"audio":              refused("there is no audio output."),
 		"web_search_options": refused("there is no web search."),
-		"functions":          refused("use tools."),
-		"function_call":      refused("use tool_choice."),
+		"functions":          functions,
+		"function_call":      functionCall,
 
 		"user":                   ignored,
 		"safety_identifier":      ignored,
@@ -151,7 +151,7 @@ func topLogprobs(r *chatReader, name string, v []byte) error {
 	return err
 }
 
-func stop(_ *chatReader, name string, v []byte) error {
+func stop(r *chatReader, name string, v []byte) error {
 	const want = "a string, or up to 4 strings, none of them empty"
 	if isString(v) {
 		if len(v) <= len(`""`) {
@@ -161,7 +161,7 @@ func stop(_ *chatReader, name string, v []byte) error {
 	}
 	e, n := scan.Array(v), 0
 	for e.Next() {
-		if n++; !isString(e.Value) || len(e.Value) <= len(`""`) || n > maxStops {
+		if n++; !isString(e.Value) || len(e.Value) <= len(`""`) || n > r.stops {
 			return wantType(name, want)
 		}
 	}

@@ -21,6 +21,7 @@ const (
 	maxMembers     = 256      // of the body
 	maxModelBytes  = 256
 	maxStops       = 4
+	MaxBuiltStops  = 16 // of dialects that set no limit; engines take as many
 	maxTopLogprobs = 20
 	maxTools       = 1024
 )
@@ -38,6 +39,8 @@ type ChatRequest struct {
 	CacheKey     string   // prompt_cache_key: a session's hint for routing
 	Ignored      []string // members that were accepted and dropped
 	Extras       []string // members that are an engine's own, or nobody's
+	CustomTools  []string // names of tools whose input is text; engines get functions
+	Legacy       bool     // functions instead of tools: the answer has function_call
 	RemoteImages int      // images that are named by an address and not fetched yet
 	Messages     []byte   // as the client sent them, for routing
 	TextBytes    int64    // bytes of text in the messages, for estimates
@@ -55,6 +58,13 @@ type chatReader struct {
 	toolList []byte   // tools
 	tools    []string // their names
 	choice   []byte   // tool_choice
+
+	toolTexts      [][]byte // each tool as engines get it
+	functionList   []byte   // functions
+	functionChoice []byte   // function_call
+	legacyCalls    int      // calls of functions in the history
+	added          []byte   // members for engines, each after a comma
+	stops          int      // stop sequences at most
 }
 
 // edit replaces a span of the body.
@@ -69,7 +79,17 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 	if !utf8.Valid(body) || !json.Valid(body) {
 		return nil, fault.New(fault.Invalid, "The request body is not valid JSON.").WithCode("invalid_json")
 	}
-	r := chatReader{req: &ChatRequest{Body: body, N: 1, TextBytes: -1}}
+	return (&chatReader{req: &ChatRequest{Body: body, N: 1, TextBytes: -1}, stops: maxStops}).decode()
+}
+
+// DecodeBuilt checks a body that another dialect has built of a request that it has checked to be JSON. That dialect may
+// allow more stop sequences than OpenAI's.
+func DecodeBuilt(body []byte) (*ChatRequest, error) {
+	return (&chatReader{req: &ChatRequest{Body: body, N: 1, TextBytes: -1}, stops: MaxBuiltStops}).decode()
+}
+
+func (r *chatReader) decode() (*ChatRequest, error) {
+	body := r.req.Body
 	var space [32][]byte
 	seen := space[:0]
 	m := scan.Object(body)
@@ -140,7 +160,16 @@ func (r *chatReader) finish() error {
 	if r.limit > 0 {
 		q.MaxTokens = r.limit
 	}
-	return r.checkToolChoice()
+	if err := r.checkLegacy(); err != nil {
+		return err
+	}
+	if err := r.checkToolChoice(); err != nil {
+		return err
+	}
+	if len(q.CustomTools) > 0 && r.toolTexts != nil {
+		r.keepTools(func(string) bool { return true })
+	}
+	return nil
 }
 
 // KeepExtras drops the extras that are not allowed; they count as ignored.
@@ -159,9 +188,10 @@ func (q *ChatRequest) KeepExtras(allowed []string) {
 
 // rebuild makes the engines' body where it is not the client's.
 func (r *chatReader) rebuild() {
-	if len(r.dropped) > 0 || len(r.edits) > 0 {
+	if len(r.dropped) > 0 || len(r.edits) > 0 || len(r.added) > 0 {
 		slices.SortFunc(r.edits, func(a, b edit) int { return a.start - b.start })
-		r.req.Body = rewrite(r.req.Body, r.dropped, r.edits)
+		out := rewrite(r.req.Body, r.dropped, r.edits)
+		r.req.Body = append(append(out[:len(out)-1], r.added...), '}')
 	}
 }
 
