@@ -1,4 +1,4 @@
-// Package openai is the inference surface in OpenAI's dialect: Chat Completions and the list of models under /v1. It owns
+// Package openai is the inference surface in OpenAI's dialects: Chat Completions, Responses and the list of models under /v1. It owns
 // HTTP matters only (headers, sizes, content types, envelopes); requests are checked in serving/protocol and served by
 // serving/gate.
 //
@@ -32,6 +32,7 @@ type API struct {
 	Door   inference.Door
 	Models Models
 	Prices Prices
+	Sealer protocol.Sealer // of reasoning that clients keep
 }
 
 // The paths.
@@ -45,6 +46,7 @@ const (
 // envelope.
 func (a *API) Register(e *echo.Echo) {
 	e.Any(pathChat, handle(inference.Only(http.MethodPost, a.chat)))
+	e.Any(pathResponses, handle(inference.Only(http.MethodPost, a.responses)))
 	e.Any(pathModels, handle(inference.Only(http.MethodGet, a.listModels)))
 	e.Any(pathModels+"/*", handle(inference.Only(http.MethodGet, a.showModel)))
 	e.Any(prefix, handle(unknown))

@@ -58,7 +58,7 @@ func newStand(t *testing.T, family engine.Family, engines ...*gatetest.Engine) *
 	t.Helper()
 	s := gatetest.New(t, gatetest.Options{Direct: true, Family: family}, engines...)
 	e := echo.New()
-	(&openai.API{Gate: s.Gate, Door: inference.Door{Auth: keyring{s.Caller}, Clock: clock.System}, Models: s.Models, Prices: pricelist{}}).Register(e)
+	(&openai.API{Gate: s.Gate, Door: inference.Door{Auth: keyring{s.Caller}, Clock: clock.System}, Models: s.Models, Prices: pricelist{}, Sealer: master()}).Register(e)
 	return &stand{Stand: s, url: gatetest.Serve(t, e), t: t}
 }
 

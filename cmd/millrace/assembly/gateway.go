@@ -92,7 +92,7 @@ func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 		}
 		problem.OpenAI(c.Response().Writer, c.Request(), err)
 	}
-	(&openai.API{Gate: g, Door: inference.Door{Auth: auth, Clock: c.Clock}, Models: s.Catalogue, Prices: prices}).Register(e)
+	(&openai.API{Gate: g, Door: inference.Door{Auth: auth, Clock: c.Clock}, Models: s.Catalogue, Prices: prices, Sealer: c.Master}).Register(e)
 	return &gateway{gate: g, log: log, purse: purse, handler: e}, nil
 }
 

@@ -1,0 +1,120 @@
+package responses
+
+import (
+	"encoding/json"
+	"unicode/utf8"
+
+	"millrace/internal/fault"
+	"millrace/internal/usage"
+	"millrace/serving/engine/scan"
+	"millrace/serving/protocol"
+)
+
+// Limits of requests.
+const (
+	maxMembers       = 256 // of the body
+	maxModelBytes    = 256
+	maxItems         = 16 << 10
+	maxParts         = 4 << 10 // of one item
+	maxTools         = 1024
+	maxToolName      = 128 // bytes
+	maxIDBytes       = 256
+	maxCacheKeyBytes = 1024
+	maxMetadata      = 16
+	maxMetadataKey   = 64  // characters
+	maxMetadataValue = 512 // characters
+	maxTopLogprobs   = 20
+)
+
+// Request is a checked request. What is raw is JSON as the client sent it; nil means that it was absent or null.
+type Request struct {
+	Model        string
+	Stream       bool
+	Store        bool // OpenAI's default is true
+	Background   bool
+	Previous     string // previous_response_id
+	Conversation string
+	Input        []byte // raw: a string or an array of items
+	Metadata     []byte // raw
+	Ignored      []string
+
+	Encrypted bool // include: reasoning.encrypted_content
+	Content   bool // include: reasoning.content
+	Logprobs  bool // include: message.output_text.logprobs, or top_logprobs
+
+	instructions, maxOutput, maxToolCalls, temperature, topP, presence, frequency, topLogprobs []byte
+	parallel, cacheKey, safety, user, service, truncation                                      []byte
+	effort, summary, format, verbosity, toolsGiven, choiceGiven                                []byte
+
+	extras []byte // members, each with a comma before it
+	tools  toolbox
+}
+
+// Decode checks the members of a body; Chat checks its tools and its input. What is wrong with it is a fault of kind Invalid that names the member. The request keeps slices
+// of body.
+func Decode(body []byte) (*Request, error) {
+	if !utf8.Valid(body) || !json.Valid(body) {
+		return nil, fault.New(fault.Invalid, "The request body is not valid JSON.").WithCode("invalid_json")
+	}
+	q := &Request{Store: true}
+	seen := make(map[string]bool, 16)
+	m := scan.Object(body)
+	for m.Next() {
+		name := string(m.Key)
+		if seen[name] {
+			return nil, invalid(clip(name), "%q is given twice.", clip(name))
+		}
+		if len(seen) == maxMembers {
+			return nil, fault.New(fault.Invalid, "The request has more than %d members.", maxMembers)
+		}
+		seen[name] = true
+		if isNull(m.Value) {
+			continue
+		}
+		if err := q.member(name, m.Value, body[m.Start:m.End]); err != nil {
+			return nil, err
+		}
+	}
+	if m.Err() != nil {
+		return nil, fault.New(fault.Invalid, "The request body must be a JSON object.")
+	}
+	return q, q.finish()
+}
+
+func (q *Request) member(name string, v, both []byte) error {
+	if check, known := members[name]; known {
+		return check(q, name, v)
+	}
+	if protocol.OfChat(name) {
+		q.ignore("%s", shown(name))
+	} else {
+		q.extras = append(append(q.extras, ','), both...) // an engine's own, or nobody's: the model's list decides
+	}
+	return nil
+}
+
+// finish checks what depends on several members.
+func (q *Request) finish() error {
+	switch {
+	case q.Model == "":
+		return invalid("model", "You must provide a model.").WithCode("missing_required_parameter")
+	case q.Input == nil && q.Previous == "" && q.Conversation == "":
+		return invalid("input", "You must provide input.").WithCode("missing_required_parameter")
+	case q.Previous != "" && q.Conversation != "":
+		return invalid("conversation", "Send previous_response_id or conversation, not both.")
+	case q.Background && !q.Store:
+		return invalid("background", "A response in the background needs store: true.")
+	}
+	if q.Input != nil && !isString(q.Input) && !isArray(q.Input) {
+		return wantType("input", "a string or an array of items")
+	}
+	return nil
+}
+
+// MaxOutput is the most tokens that the client wants; 0 = not said.
+func (q *Request) MaxOutput() (n int64) {
+	if q.maxOutput != nil {
+		n, _ = integer("max_output_tokens", q.maxOutput, 1, usage.MaxTokens)
+	}
+	return n
+}
