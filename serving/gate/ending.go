@@ -75,8 +75,14 @@ func (r *relay) shown(c *count) *usage.Vector {
 	return &usage.Vector{usage.Input: r.t.promptEstimate(), usage.Output: r.t.meter.pieces}
 }
 
-// clientLeft ends a request whose client has gone: it pays the prompt, if its prefill ran, and what it got.
+// clientLeft ends a request whose client has gone: it pays the prompt, if its prefill ran, and what it got. A line of a
+// batch is called off by us, not by the customer, and nobody got anything of it.
 func (r *relay) clientLeft() error {
+	if r.t.req.Batch {
+		f := fault.New(fault.Unavailable, "The request was called off.").WithCause(r.ctx.Err())
+		r.end(usage.FailedUnbilled, f.Kind.Status(), count{}, route.Cancelled)
+		return f
+	}
 	status, c := statusClientLeft, count{}
 	if r.committed {
 		status = http.StatusOK
@@ -242,6 +248,10 @@ const engineRest = 20 * time.Millisecond
 // last writes the answer's last bytes once the usage log has acknowledged. When it does not in time, the answer is cut.
 func (r *relay) last(ack <-chan struct{}, bytes []byte) {
 	r.rest()
+	left := r.ctx.Done()
+	if r.t.req.Batch {
+		left = nil // what is charged is handed over, even if it was called off meanwhile
+	}
 	select {
 	case <-ack:
 	default:
@@ -253,7 +263,7 @@ func (r *relay) last(ack <-chan struct{}, bytes []byte) {
 			slog.Error("the usage log did not acknowledge in time: an answer was cut", "request_id", ids.Format(ids.Request, r.t.req.ID))
 			r.cut = true
 			return
-		case <-r.ctx.Done():
+		case <-left:
 			return
 		}
 	}

@@ -57,7 +57,7 @@ func (t *Ticket) prepare(ctx context.Context) error {
 
 // prepare writes the upstream body for one attempt at a unit.
 func (b *body) prepare(t *Ticket, u *catalogue.Unit, attempt ids.ID) (err error) {
-	p := engine.ChatParams{Model: u.UpstreamModel, RequestID: hexID(attempt), Rank: rankOf(t.req.Chat.Service)}
+	p := engine.ChatParams{Model: u.UpstreamModel, RequestID: hexID(attempt), Rank: rankOf(t.rank)}
 	if u.Driver.Caps().CacheSalt {
 		p.Salt = t.salt
 	}
@@ -95,7 +95,7 @@ func (t *Ticket) hashPrompt(ctx context.Context, units []*catalogue.Unit) {
 func (t *Ticket) pick() (*route.Booking, error) {
 	candidates := make([]route.Candidate, 0, len(t.model.Units))
 	for _, u := range t.model.Units {
-		if serves(u, t.req.Chat.Service) {
+		if serves(u, t.rank) {
 			candidates = append(candidates, route.Candidate{Unit: u.ID, Attached: u.Attached})
 		}
 	}

@@ -35,6 +35,16 @@ func Serves(units []*catalogue.Unit, s usage.Service) bool {
 	return slices.ContainsFunc(units, func(u *catalogue.Unit) bool { return serves(u, s) })
 }
 
+// price pins the price. A line of a batch costs the ordinary one where the batch tier is not offered.
+func (t *Ticket) price() (err error) {
+	c := &t.req.Caller
+	t.quote, err = t.gate.Prices.Quote(c.Org, t.model.ID, c.PriceBook, t.start, t.req.Chat.Service)
+	if t.req.Batch && fault.Is(err, fault.Invalid) {
+		t.quote, err = t.gate.Prices.Quote(c.Org, t.model.ID, c.PriceBook, t.start, usage.Ordinary)
+	}
+	return err
+}
+
 // notServed refuses a tier: one that costs another price must be another service.
 func notServed(s usage.Service) error {
 	return fault.New(fault.Invalid, "This model is not served at the service tier %s. Leave service_tier out, or send \"default\".", s).

@@ -31,6 +31,9 @@ type Request struct {
 	Caller  keys.Principal
 	Chat    *protocol.ChatRequest
 	Dialect *Dialect
+	// Batch says that this is a line of a batch: it is priced at the batch tier where the price offers it, queues behind
+	// others where an engine ranks, does not count in the key's limits, and costs nothing when it is called off.
+	Batch bool
 }
 
 // Ticket is an admitted request: its hold is taken, its price pinned and its unit booked. Only Admit makes one. Serve must
@@ -42,6 +45,7 @@ type Ticket struct {
 	model *catalogue.Model
 	lease limits.Lease
 	quote usage.Quote
+	rank  usage.Service // the tier whose place in engines' queues it takes
 	hold  Hold
 	held  money.Nano
 
@@ -97,7 +101,9 @@ func (g *Gate) Admit(ctx context.Context, req Request) (*Ticket, error) {
 
 func (t *Ticket) admit(ctx context.Context) (err error) {
 	g, c, chat := t.gate, &t.req.Caller, t.req.Chat
-	if t.lease, err = g.Limits.Take(c.Key, limits.Limits{RPM: c.RPM, TPM: c.TPM, Concurrency: c.Concurrency}, t.estimate()); err != nil {
+	if t.req.Batch {
+		chat.Service = usage.Batch
+	} else if t.lease, err = g.Limits.Take(c.Key, limits.Limits{RPM: c.RPM, TPM: c.TPM, Concurrency: c.Concurrency}, t.estimate()); err != nil {
 		return err
 	}
 	model, known := g.Models.Model(chat.Model)
@@ -115,11 +121,15 @@ func (t *Ticket) admit(ctx context.Context) (err error) {
 	if len(model.Units) == 0 {
 		return noUnit()
 	}
-	if chat.Service != usage.Ordinary && !Serves(model.Units, chat.Service) {
-		return notServed(chat.Service)
+	t.rank = chat.Service
+	if !Serves(model.Units, chat.Service) {
+		if !t.req.Batch {
+			return notServed(chat.Service)
+		}
+		t.rank = usage.Ordinary // who sends batches keeps to spare capacity
 	}
 	t.bounds()
-	if t.quote, err = g.Prices.Quote(c.Org, model.ID, c.PriceBook, t.start, chat.Service); err != nil {
+	if err = t.price(); err != nil {
 		return err
 	}
 	if err := g.Log.Ready(); err != nil {

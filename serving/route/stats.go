@@ -1,5 +1,10 @@
 package route
 
+import (
+	"millrace/agents/wire"
+	"millrace/internal/ids"
+)
+
 // stats compares what the index predicted with what engines reported: when they part, the index is wrong (another
 // template, another salt, lost events) and routing silently loses its hits.
 type stats struct {
@@ -37,5 +42,25 @@ func (r *Router) Stats() Stats {
 	r.index.mu.RLock()
 	s.Blocks = len(r.index.exact)
 	r.index.mu.RUnlock()
+	return s
+}
+
+// Spare is what units say of the room that they have.
+type Spare struct {
+	Ready   int // units that are ready and were heard of lately
+	Waiting int // requests in their queues
+}
+
+// Spare sums up the latest reports of units. Those that are not ready, or that nobody heard of lately, have no room.
+func (r *Router) Spare(units []ids.ID) (s Spare) {
+	now := r.clock.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range units {
+		if u := r.units[id]; u != nil && u.state == wire.StateReady && now.Sub(u.heard) < factsFresh {
+			s.Ready++
+			s.Waiting += u.waiting
+		}
+	}
 	return s
 }
