@@ -151,7 +151,7 @@ func (r *relay) begin(u *catalogue.Unit) {
 	r.scratch.events.Reset()
 	t.meter.reset()
 	p := protocol.AnswerParams{ID: t.req.Dialect.Prefix + hexID(t.req.ID), Model: t.model.Name, Created: t.start.Unix(), N: t.req.Chat.N,
-		Prompt: t.prompt, Usage: t.req.Chat.IncludeUsage}
+		Prompt: t.prompt, Usage: t.req.Chat.IncludeUsage, CustomTools: t.req.Chat.CustomTools, Legacy: t.req.Chat.Legacy}
 	if t.req.Chat.TellService {
 		p.Service = t.quote.Service.String()
 	}

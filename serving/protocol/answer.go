@@ -37,14 +37,16 @@ type Answer interface {
 
 // AnswerParams is what an answer shows of its request.
 type AnswerParams struct {
-	ID      string // with the dialect's prefix
-	Model   string // the public name
-	Created int64  // unix seconds
-	N       int    // choices
-	Service string // the service tier to tell; "" = none
-	Prompt  int64  // tokens of the prompt, counted or estimated
-	Usage   bool   // streamed: the client asked for usage
-	Counter string // a chunk member, besides usage, in which the engine counts; "" = none
+	ID          string   // with the dialect's prefix
+	Model       string   // the public name
+	Created     int64    // unix seconds
+	N           int      // choices
+	CustomTools []string // whose calls are shown with an input instead of arguments
+	Service     string   // the service tier to tell; "" = none
+	Prompt      int64    // tokens of the prompt, counted or estimated
+	Usage       bool     // streamed: the client asked for usage
+	Legacy      bool     // a call is shown as function_call
+	Counter     string   // a chunk member, besides usage, in which the engine counts; "" = none
 }
 
 // appendService appends the service tier, if one is to be told.

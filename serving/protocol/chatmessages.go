@@ -3,7 +3,6 @@ package protocol
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"millrace/internal/fault"
 	"millrace/serving/engine/scan"
@@ -19,6 +18,9 @@ const (
 // message is one message's members, raw; nil where there is none or null.
 type message struct {
 	role, content, calls, callID, name, refusal []byte
+
+	function   []byte // function_call, which came before tool_calls
+	functionAt edit
 
 	reasoning     edit // that gives its reasoning the name that every engine takes
 	toldReasoning bool // under that name
@@ -86,7 +88,9 @@ func (r *chatReader) message(raw []byte) error {
 		case "reasoning":
 			from := offset(r.req.Body, raw)
 			msg.reasoning = edit{from + m.Start, offset(r.req.Body, m.Value), `"reasoning_content":`}
-		case "audio", "function_call":
+		case "function_call":
+			msg.function, msg.functionAt = m.Value, edit{offset(r.req.Body, raw) + m.Start, offset(r.req.Body, raw) + m.End, ""}
+		case "audio":
 			return invalid(string(m.Key), "%s is not supported here.", m.Key).WithCode("unsupported_parameter")
 		}
 	}
@@ -104,8 +108,13 @@ func (r *chatReader) checkMessage(msg *message) error {
 		r.replace(msg.role, `"system"`)
 	case `"system"`, `"user"`:
 	case `"assistant"`:
+		if msg.function != nil {
+			if err := r.legacyCall(msg); err != nil {
+				return err
+			}
+		}
 		if msg.content == nil {
-			if msg.calls == nil && msg.refusal == nil {
+			if msg.calls == nil && msg.function == nil && msg.refusal == nil {
 				return invalid("content", "An assistant message needs content or tool_calls.")
 			}
 			return r.toolCalls(msg.calls)
@@ -113,6 +122,10 @@ func (r *chatReader) checkMessage(msg *message) error {
 	case `"tool"`:
 		if msg.callID == nil || !isString(msg.callID) {
 			return invalid("tool_call_id", "A tool message needs the tool_call_id that it answers.")
+		}
+	case `"function"`:
+		if err := r.legacyResult(msg); err != nil {
+			return err
 		}
 	default:
 		return wantType("role", "one of developer, system, user, assistant, tool")
@@ -190,152 +203,4 @@ func (r *chatReader) part(raw []byte, media bool) error {
 		return invalid("type", "Content parts of type %s are not supported here.", k).WithCode("unsupported_parameter")
 	}
 	return wantType("type", "one of text, image_url")
-}
-
-func (r *chatReader) toolCalls(v []byte) error {
-	if v == nil {
-		return nil
-	}
-	e, n := scan.Array(v), 0
-	for e.Next() {
-		p := piece{}
-		if !isObject(e.Value) || !p.parse(e.Value) || len(p.id) == 0 || len(p.name) == 0 {
-			return wantType(fmt.Sprintf("tool_calls[%d]", n), "a function call with id, function.name and function.arguments")
-		}
-		r.req.TextBytes += int64(len(p.name) + len(p.args))
-		n++
-	}
-	if e.Err() != nil {
-		return wantType("tool_calls", "an array")
-	}
-	return nil
-}
-
-// ---- tools ---------------------------------------------------------------------------------------------------------
-
-func tools(r *chatReader, name string, v []byte) error {
-	r.toolList = v
-	e := scan.Array(v)
-	for e.Next() {
-		at := fmt.Sprintf("tools[%d]", len(r.tools))
-		if len(r.tools) == maxTools {
-			return invalid(name, "There are more than %d tools.", maxTools)
-		}
-		kind, fn := typed(e.Value)
-		switch {
-		case kind == "custom":
-			return invalid(at+".type", "Custom tools are not supported here.").WithCode("unsupported_parameter")
-		case kind != "function" || fn == "" || len(fn) > maxToolName:
-			return wantType(at, "a function with a name")
-		}
-		r.tools = append(r.tools, fn)
-	}
-	if e.Err() != nil {
-		return wantType(name, "an array of tools")
-	}
-	return nil
-}
-
-// typed reads {"type": …, "function": {"name": …}}.
-func typed(raw []byte) (kind, function string) {
-	m := scan.Object(raw)
-	for m.Next() {
-		switch string(m.Key) {
-		case "type":
-			kind = text(m.Value)
-		case "function":
-			f := scan.Object(m.Value)
-			for f.Next() {
-				if string(f.Key) == "name" {
-					function = text(f.Value)
-				}
-			}
-		}
-	}
-	return kind, function
-}
-
-// checkToolChoice needs the tools: it comes after all members.
-func (r *chatReader) checkToolChoice() error {
-	const name = "tool_choice"
-	v := r.choice
-	switch {
-	case v == nil:
-		return nil
-	case isString(v):
-		switch string(v) {
-		case `"none"`, `"auto"`:
-			return nil
-		case `"required"`:
-			if len(r.tools) == 0 {
-				return invalid(name, "tool_choice is required, but there are no tools.")
-			}
-			return nil
-		}
-	case isObject(v):
-		switch kind, fn := typed(v); kind {
-		case "function":
-			return r.declared(name, fn)
-		case "allowed_tools":
-			return r.allowTools(v)
-		case "custom":
-			return invalid(name, "tool_choice of type custom is not supported here.").WithCode("unsupported_parameter")
-		}
-	}
-	return wantType(name, "none, auto, required or a function among the tools")
-}
-
-func (r *chatReader) declared(param, function string) error {
-	if slices.Contains(r.tools, function) {
-		return nil
-	}
-	return invalid(param, "tool_choice names %q, which is not among the tools.", clip([]byte(function)))
-}
-
-// allowTools keeps the allowed tools only and makes the mode the choice: engines do not know allowed_tools.
-func (r *chatReader) allowTools(choice []byte) error {
-	const name = "tool_choice.allowed_tools"
-	mode, allowed := "", []string(nil)
-	var list []byte
-	m := scan.Object(choice)
-	for m.Next() {
-		if string(m.Key) == "allowed_tools" && isObject(m.Value) {
-			in := scan.Object(m.Value)
-			for in.Next() {
-				switch string(in.Key) {
-				case "mode":
-					mode = string(in.Value)
-				case "tools":
-					list = in.Value
-				}
-			}
-		}
-	}
-	if mode != `"auto"` && mode != `"required"` {
-		return wantType(name+".mode", "auto or required")
-	}
-	e := scan.Array(list)
-	for e.Next() {
-		_, fn := typed(e.Value)
-		if err := r.declared(name+".tools", fn); err != nil {
-			return err
-		}
-		allowed = append(allowed, fn)
-	}
-	if e.Err() != nil || len(allowed) == 0 {
-		return wantType(name+".tools", "an array of at least one tool")
-	}
-	kept := []byte{'['}
-	all := scan.Array(r.toolList)
-	for i := 0; all.Next(); i++ {
-		if slices.Contains(allowed, r.tools[i]) {
-			if len(kept) > 1 {
-				kept = append(kept, ',')
-			}
-			kept = append(kept, all.Value...)
-		}
-	}
-	r.replace(r.toolList, string(append(kept, ']')))
-	r.replace(choice, mode)
-	return nil
 }

@@ -91,10 +91,11 @@ func TestBadRequests(t *testing.T) {
 		{with(`"seed":1.5`), "seed"}, {with(`"stop":""`), "stop"}, {with(`"stop":["a","b","c","d","e"]`), "stop"}, {with(`"stop":[""]`), "stop"}, {with(`"stop":5`), "stop"},
 		{with(`"top_logprobs":3`), "top_logprobs"}, {with(`"logprobs":true,"top_logprobs":21`), "top_logprobs"}, {with(`"logit_bias":{"x":1}`), "logit_bias"}, {with(`"logit_bias":{"1":101}`), "logit_bias"},
 		{with(`"response_format":{"type":"xml"}`), "response_format.type"}, {with(`"response_format":{"type":"json_schema"}`), "response_format.json_schema"},
-		{with(`"reasoning_effort":"extreme"`), "reasoning_effort"}, {with(`"tools":{}`), "tools"}, {with(`"tools":[{"type":"function"}]`), "tools[0]"}, {with(`"tools":[{"type":"custom","custom":{}}]`), "tools[0].type"},
+		{with(`"reasoning_effort":"extreme"`), "reasoning_effort"}, {with(`"tools":{}`), "tools"}, {with(`"tools":[{"type":"function"}]`), "tools[0]"}, {with(`"tools":[{"type":"custom","custom":{}}]`), "tools[0]"},
 		{with(`"tool_choice":"required"`), "tool_choice"}, {with(`"tool_choice":{"type":"function","function":{"name":"g"}}`), "tool_choice"}, {with(`"tool_choice":{"type":"custom"}`), "tool_choice"},
 		{with(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"g"}}]}}`), "tool_choice.allowed_tools.tools"},
-		{with(`"modalities":["text","audio"]`), "modalities"}, {with(`"audio":{}`), "audio"}, {with(`"web_search_options":{}`), "web_search_options"}, {with(`"functions":[]`), "functions"}, {with(`"function_call":"auto"`), "function_call"},
+		{with(`"modalities":["text","audio"]`), "modalities"}, {with(`"audio":{}`), "audio"}, {with(`"web_search_options":{}`), "web_search_options"}, {with(`"functions":[]`), "functions"}, {with(`"functions":[{"name":"f"}],"function_call":{"name":"g"}`), "function_call"}, {with(`"functions":[{"name":"f"}],"tools":[]`), "functions"},
+		{`{"model":"m","messages":[{"role":"function","name":"f","content":"7"}]}`, "messages[0].role"}, {with(`"function_call":"auto"`), "function_call"},
 		{with(`"service_tier":"gold"`), "service_tier"}, {with(`"service_tier":"scale"`), "service_tier"}, {with(`"service_tier":1`), "service_tier"}, {with(`"parallel_tool_calls":1`), "parallel_tool_calls"}, {with(`"prompt_cache_key":5`), "prompt_cache_key"},
 	} {
 		q, err := DecodeChat([]byte(tt.body))
@@ -110,6 +111,12 @@ func TestWhatEnginesGet(t *testing.T) {
 		{with(`"top_k":5`), with(`"top_k":5`), ""},
 		{with(`"user":"u" , "top_k":5,"store":true`), `{"model":"m","messages":[{"role":"user","content":"hi"}],"top_k":5}`, "user store"},
 		{with(`"service_tier":"priority","top_k":5`), with(`"top_k":5`), ""},
+		{`{"model":"m","messages":[{"role":"assistant","content":null,"function_call":{"arguments":"{}","name":"f"}},{"role":"function","name":"f","content":"7"}],"functions":[{"name":"f"}],"function_call":{"name":"f"}}`,
+			`{"model":"m","messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"call_function_1","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"call_function_1","name":"f","content":"7"}],` +
+				`"tools":[{"type":"function","function":{"name":"f"}}],"parallel_tool_calls":false,"tool_choice":{"type":"function","function":{"name":"f"}}}`, ""},
+		{`{"model":"m","messages":[{"role":"assistant","tool_calls":[{"type":"custom","id":"c1","custom":{"name":"sh","input":"a \"b\""}}]}],"tools":[{"type":"custom","custom":{"name":"sh","description":"run"}},{"type":"function","function":{"name":"g"}}],"tool_choice":{"type":"custom","custom":{"name":"sh"}}}`,
+			`{"model":"m","messages":[{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"sh","arguments":"{\"input\":\"a \\\"b\\\"\"}"}}]}],` +
+				`"tools":[{"type":"function","function":{"name":"sh","description":"run","parameters":` + CustomParameters + `}},{"type":"function","function":{"name":"g"}}],"tool_choice":{"type":"function","function":{"name":"sh"}}}`, ""},
 		{`{"model":"m","messages":[{"role":"assistant","reasoning" : "r","content":"a"},{"role":"assistant","reasoning":"r","reasoning_content":"s","content":"b"}]}`,
 			`{"model":"m","messages":[{"role":"assistant","reasoning_content":"r","content":"a"},{"role":"assistant","reasoning":"r","reasoning_content":"s","content":"b"}]}`, ""},
 		{`{"model":"m","messages":[{"role": "developer","content":"a"},{"content":"b","role":"developer"}]}`, `{"model":"m","messages":[{"role": "system","content":"a"},{"content":"b","role":"system"}]}`, ""},

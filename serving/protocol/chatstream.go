@@ -117,7 +117,8 @@ func (s *ChatStream) choice(dst []byte, d *delta) ([]byte, error) {
 		return dst, err
 	}
 	c.finished = true
-	return s.close(s.open(dst, d.index), logprobs, reason), nil
+	dst = s.restOfInputs(dst, d.index)
+	return s.close(s.open(dst, d.index), logprobs, s.p.legacyFinish(reason)), nil
 }
 
 // members appends what the delta says.
@@ -136,36 +137,7 @@ func (s *ChatStream) members(dst []byte, d *delta) ([]byte, bool) {
 	if d.tools == nil {
 		return dst, true
 	}
-	c := &s.choices[d.index].calls
-	first := true
-	ok := c.add(d.tools, func(i int) {
-		k := &c.list[i]
-		if len(k.name) == 0 || k.announced && len(k.args) == 0 {
-			return
-		}
-		switch {
-		case !first:
-			dst = append(dst, `,{"index":`...)
-		case comma:
-			dst = append(dst, `,"tool_calls":[{"index":`...)
-		default:
-			dst = append(dst, `"tool_calls":[{"index":`...)
-		}
-		first = false
-		dst = append(strconv.AppendInt(dst, int64(i), 10), ',')
-		if k.announced {
-			dst = append(dst, `"function":{"arguments":"`...)
-		} else {
-			dst = k.appendHead(dst, s.p.ID, d.index, i)
-		}
-		k.announced = true
-		dst = append(append(dst, k.args...), `"}}`...)
-		k.args = k.args[:0]
-	})
-	if !first {
-		dst = append(dst, ']')
-	}
-	return dst, ok
+	return s.callMembers(dst, d, comma)
 }
 
 func (s *ChatStream) open(dst []byte, index int) []byte {

@@ -164,7 +164,7 @@ func (w *ChatWhole) Finish(dst []byte, u *usage.Vector) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = w.choices[i].render(dst, w.p.ID, i)
+		dst = w.choices[i].render(dst, &w.p, i)
 	}
 	dst = append(dst, `]`...)
 	if u != nil {
@@ -182,7 +182,7 @@ func (w *ChatWhole) KeepAlive(dst []byte) []byte { return dst }
 // End implements Answer.
 func (w *ChatWhole) End(dst []byte) []byte { return append(dst, "}\n"...) }
 
-func (c *wholeChoice) render(dst []byte, answer string, index int) []byte {
+func (c *wholeChoice) render(dst []byte, p *AnswerParams, index int) []byte {
 	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(index), 10)
 	dst = append(dst, `,"message":{"role":"assistant","content":`...)
 	if len(c.texts[content]) == 0 && len(c.calls.list)+len(c.texts[reasoning])+len(c.texts[refusal]) > 0 {
@@ -199,18 +199,7 @@ func (c *wholeChoice) render(dst []byte, answer string, index int) []byte {
 	if len(c.texts[reasoning]) > 0 {
 		dst = appendString(append(dst, `,"reasoning_content":`...), c.texts[reasoning])
 	}
-	for i := range c.calls.list {
-		if i == 0 {
-			dst = append(dst, `,"tool_calls":[{`...)
-		} else {
-			dst = append(dst, `,{`...)
-		}
-		k := &c.calls.list[i]
-		dst = append(append(k.appendHead(dst, answer, index, i), k.args...), `"}}`...)
-	}
-	if len(c.calls.list) > 0 {
-		dst = append(dst, ']')
-	}
+	dst = p.appendCalls(dst, c.calls.list, index)
 	dst = append(dst, `},"logprobs":`...)
 	if c.logprobs[0] == nil && c.logprobs[1] == nil {
 		dst = append(dst, "null"...)
@@ -222,7 +211,7 @@ func (c *wholeChoice) render(dst []byte, answer string, index int) []byte {
 			dst = append(append(append(dst, '['), c.logprobs[1]...), `]}`...)
 		}
 	}
-	return append(append(append(dst, `,"finish_reason":`...), c.finish...), '}')
+	return append(append(append(dst, `,"finish_reason":`...), p.legacyFinish(c.finish)...), '}')
 }
 
 func appendString(dst, inside []byte) []byte {

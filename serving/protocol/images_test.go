@@ -23,7 +23,9 @@ func TestImagesAreFetchedForTheEngine(t *testing.T) {
 	if err != nil || q.RemoteImages != 2 {
 		t.Fatalf("%+v, %v", q, err)
 	}
-	err = q.FetchImages(t.Context(), func(_ context.Context, url string) ([]byte, error) { return []byte("data:image/png;base64," + url[len(url)-1:]), nil })
+	err = q.FetchImages(t.Context(), func(_ context.Context, url string) ([]byte, error) {
+		return []byte("data:image/png;base64," + url[len(url)-1:]), nil
+	})
 	want := strings.Replace(pictures("data:image/png;base64,1", "data:image/png;base64,AA", "data:image/png;base64,2"), `,"user":"u"`, "", 1)
 	if err != nil || string(q.Body) != want || q.RemoteImages != 0 {
 		t.Errorf("%v\n%s\nwant\n%s", err, q.Body, want)

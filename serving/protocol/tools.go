@@ -13,6 +13,7 @@ type call struct {
 	name      []byte
 	args      []byte // all of them; in a stream only those not shown yet
 	announced bool   // streamed: id and name were shown
+	custom    *CustomInput
 }
 
 // calls are the tool calls of one choice, in the order in which they began. Engines leave out indexes, repeat ids and
@@ -131,9 +132,13 @@ func (k *call) appendID(dst []byte, answer string, choice, position int) []byte 
 	return strconv.AppendInt(append(dst, '_'), int64(position), 10)
 }
 
-// appendHead appends a call's opening members: id, type, and its name up to its arguments' opening quote.
+// appendHead appends a call's opening members: id, type, and its name up to the opening quote of its arguments or input.
 func (k *call) appendHead(dst []byte, answer string, choice, position int) []byte {
 	dst = k.appendID(append(dst, `"id":"`...), answer, choice, position)
+	if k.custom != nil {
+		dst = append(append(dst, `","type":"custom","custom":{"name":"`...), k.name...)
+		return append(dst, `","input":"`...)
+	}
 	dst = append(append(dst, `","type":"function","function":{"name":"`...), k.name...)
 	return append(dst, `","arguments":"`...)
 }

@@ -1,0 +1,122 @@
+package protocol
+
+import "strconv"
+
+// callMembers appends what a delta adds to the calls: tool_calls, or function_call where the client knows no tools.
+func (s *ChatStream) callMembers(dst []byte, d *delta, comma bool) ([]byte, bool) {
+	c := &s.choices[d.index].calls
+	first := true
+	ok := c.add(d.tools, func(i int) {
+		k := &c.list[i]
+		if len(k.name) == 0 || s.p.Legacy && i > 0 {
+			return
+		}
+		args := s.newArguments(k)
+		if k.announced && len(args) == 0 {
+			return
+		}
+		if first && comma || !first {
+			dst = append(dst, ',')
+		}
+		switch {
+		case s.p.Legacy:
+			dst = append(dst, `"function_call":`...)
+		case first:
+			dst = append(dst, `"tool_calls":[`...)
+		}
+		first = false
+		dst = s.appendCall(dst, k, d.index, i, args)
+	})
+	if !first && !s.p.Legacy {
+		dst = append(dst, ']')
+	}
+	return dst, ok
+}
+
+// newArguments takes what came of a call's arguments, as the client sees them.
+func (s *ChatStream) newArguments(k *call) []byte {
+	args := k.args
+	k.args = k.args[:0]
+	if !k.announced && s.p.custom(k.name) {
+		k.custom = &CustomInput{}
+	}
+	if k.custom != nil {
+		return k.custom.Add(nil, args)
+	}
+	return args
+}
+
+// appendCall appends what is new of a call; first its head.
+func (s *ChatStream) appendCall(dst []byte, k *call, choice, position int, args []byte) []byte {
+	switch {
+	case s.p.Legacy && k.announced:
+		dst = append(dst, `{"arguments":"`...)
+	case s.p.Legacy:
+		dst = append(append(append(dst, `{"name":"`...), k.name...), `","arguments":"`...)
+	default:
+		dst = append(strconv.AppendInt(append(dst, `{"index":`...), int64(position), 10), ',')
+		switch {
+		case !k.announced:
+			dst = k.appendHead(dst, s.p.ID, choice, position)
+		case k.custom != nil:
+			dst = append(dst, `"custom":{"input":"`...)
+		default:
+			dst = append(dst, `"function":{"arguments":"`...)
+		}
+	}
+	k.announced = true
+	dst = append(append(dst, args...), `"}`...)
+	if s.p.Legacy {
+		return dst
+	}
+	return append(dst, '}')
+}
+
+// restOfInputs shows what a model gave a custom tool otherwise than it was asked to.
+func (s *ChatStream) restOfInputs(dst []byte, choice int) []byte {
+	list := s.choices[choice].calls.list
+	for i := range list {
+		k := &list[i]
+		if k.custom == nil {
+			continue
+		}
+		if rest := k.custom.Rest(nil); len(rest) > 0 {
+			dst = s.appendCall(append(s.open(dst, choice), `"tool_calls":[`...), k, choice, i, rest)
+			dst = s.close(append(dst, ']'), nil, "null")
+		}
+	}
+	return dst
+}
+
+// legacyFinish is the finish reason for clients that know functions only.
+func (p *AnswerParams) legacyFinish(reason string) string {
+	if p.Legacy && reason == `"tool_calls"` {
+		return `"function_call"`
+	}
+	return reason
+}
+
+// appendCalls appends the calls of a whole answer's message.
+func (p *AnswerParams) appendCalls(dst []byte, list []call, choice int) []byte {
+	if len(list) == 0 {
+		return dst
+	}
+	if p.Legacy {
+		k := &list[0]
+		dst = append(append(append(dst, `,"function_call":{"name":"`...), k.name...), `","arguments":"`...)
+		return append(append(dst, k.args...), `"}`...)
+	}
+	dst = append(dst, `,"tool_calls":[`...)
+	for i := range list {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		k, args := &list[i], list[i].args
+		if p.custom(k.name) {
+			k.custom = &CustomInput{}
+			args = k.custom.Rest(k.custom.Add(nil, args))
+		}
+		dst = append(append(k.appendHead(append(dst, '{'), p.ID, choice, i), args...), `"}}`...)
+	}
+	return append(dst, ']')
+}

@@ -1,0 +1,123 @@
+package protocol
+
+import (
+	"strconv"
+
+	"millrace/serving/engine/scan"
+)
+
+// Functions as they were before tools: engines get tools, the client sees functions. One call an answer.
+
+// functions makes tools of the member functions.
+func functions(r *chatReader, name string, v []byte) error {
+	r.functionList = v
+	out := []byte{'['}
+	e := scan.Array(v)
+	for n := 0; e.Next(); n++ {
+		at := name + "[" + strconv.Itoa(n) + "]"
+		if n == maxTools {
+			return invalid(name, "There are more than %d functions.", maxTools)
+		}
+		fn := ""
+		if isObject(e.Value) {
+			fn = text(memberOf(e.Value, "name"))
+		}
+		if fn == "" || len(fn) > maxToolName {
+			return wantType(at, "a function with a name")
+		}
+		if n > 0 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, `{"type":"function","function":`...), e.Value...), '}')
+		r.tools = append(r.tools, fn)
+	}
+	if e.Err() != nil || len(r.tools) == 0 {
+		return wantType(name, "an array of at least one function")
+	}
+	r.req.Legacy = true
+	r.added = append(append(append(r.added, `,"tools":`...), out...), `],"parallel_tool_calls":false`...)
+	r.dropped = append(r.dropped, name)
+	return nil
+}
+
+// functionCall makes tool_choice of the member function_call. It is checked when the functions are known.
+func functionCall(r *chatReader, name string, v []byte) error {
+	r.functionChoice = v
+	r.dropped = append(r.dropped, name)
+	return nil
+}
+
+// checkLegacy checks functions and function_call against each other and against tools.
+func (r *chatReader) checkLegacy() error {
+	if r.functionList == nil {
+		if r.functionChoice != nil {
+			return invalid("function_call", "function_call is only allowed with functions.")
+		}
+		return nil
+	}
+	if r.toolList != nil || r.choice != nil {
+		return invalid("functions", "Send either functions or tools, not both.")
+	}
+	switch v := r.functionChoice; {
+	case v == nil:
+	case string(v) == `"none"`, string(v) == `"auto"`:
+		r.added = append(append(r.added, `,"tool_choice":`...), v...)
+	case isObject(v):
+		fn := text(memberOf(v, "name"))
+		if err := r.declared("function_call", fn); err != nil {
+			return err
+		}
+		r.added = appendFunctionName(append(r.added, `,"tool_choice":`...), fn)
+	default:
+		return wantType("function_call", "none, auto or a function among the functions")
+	}
+	return nil
+}
+
+// legacyID is the id of the latest call of a function in the history.
+func (r *chatReader) legacyID() string { return "call_function_" + strconv.Itoa(r.legacyCalls) }
+
+// legacyCall puts tool_calls in the place of an earlier answer's function_call.
+func (r *chatReader) legacyCall(msg *message) error {
+	const name = "function_call"
+	if msg.calls != nil {
+		return invalid(name, "An assistant message has either function_call or tool_calls.")
+	}
+	if !isObject(msg.function) {
+		return wantType(name, "an object with name and arguments")
+	}
+	fn, args := memberOf(msg.function, "name"), memberOf(msg.function, "arguments")
+	if len(text(fn)) == 0 || args == nil || !isString(args) {
+		return wantType(name, "an object with name and arguments")
+	}
+	r.req.TextBytes += int64(len(fn) + len(args))
+	r.legacyCalls++
+	out := append([]byte(`"tool_calls":[{"id":"`), r.legacyID()...)
+	out = append(append(append(out, `","type":"function","function":{"name":`...), fn...), `,"arguments":`...)
+	e := msg.functionAt
+	e.text = string(append(append(out, args...), `}}]`...))
+	r.edits = append(r.edits, e)
+	return nil
+}
+
+// legacyResult makes a tool's message of a function's.
+func (r *chatReader) legacyResult(msg *message) error {
+	switch {
+	case msg.name == nil || !isString(msg.name):
+		return invalid("name", "A function message needs the name of its function.")
+	case r.legacyCalls == 0:
+		return invalid("role", "A function message answers an earlier function_call.")
+	}
+	r.replace(msg.role, `"tool","tool_call_id":"`+r.legacyID()+`"`)
+	return nil
+}
+
+// memberOf gives a member of an object, nil when there is none or null.
+func memberOf(object []byte, name string) (v []byte) {
+	for m := scan.Object(object); m.Next(); {
+		if string(m.Key) == name && !isNull(m.Value) {
+			v = m.Value
+		}
+	}
+	return v
+}

@@ -1,0 +1,41 @@
+package protocol
+
+import (
+	"encoding/json"
+	"testing"
+	"unicode/utf8"
+)
+
+// Cut anywhere, the arguments give the same input, and every piece of it is the inside of a JSON string.
+func TestCustomInput(t *testing.T) {
+	for args, want := range map[string]string{
+		`{"input":"print(\"hi\")\n"}`:                         "print(\"hi\")\n",
+		` { "other" : [1,{"input":"x"}] , "input" : "a\\b" }`: `a\b`,
+		`{"input":"\ud83d\ude00 \u00e9 😀"}`:                   "😀 é 😀",
+		`{"input":""}`:                                        "",
+		`{"input":"cut off`:                                   "cut off",
+		`not an object`:                                       "not an object",
+		`{"code":"x"}`:                                        `{"code":"x"}`,
+		``:                                                    "",
+	} {
+		quoted, _ := json.Marshal(args)
+		inner := quoted[1 : len(quoted)-1]
+		for cut := range len(inner) + 1 {
+			if cut > 0 && inner[cut-1] == '\\' || !utf8.Valid(inner[:cut]) || !json.Valid([]byte(`"`+string(inner[:cut])+`"`)) || !json.Valid([]byte(`"`+string(inner[cut:])+`"`)) {
+				continue // engines cut between characters
+			}
+			var x CustomInput
+			got := ""
+			for _, piece := range [][]byte{x.Add(nil, inner[:cut]), x.Add(nil, inner[cut:]), x.Rest(nil)} {
+				var s string
+				if err := json.Unmarshal([]byte(`"`+string(piece)+`"`), &s); err != nil {
+					t.Fatalf("%s cut at %d: %q: %v", args, cut, piece, err)
+				}
+				got += s
+			}
+			if got != want {
+				t.Errorf("%s cut at %d: %q, want %q", args, cut, got, want)
+			}
+		}
+	}
+}
