@@ -1,0 +1,228 @@
+package messages
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// role says whose turn it is.
+type role int
+
+const (
+	nobody role = iota
+	system
+	user
+	assistant
+)
+
+var roleNames = map[string]role{`"system"`: system, `"user"`: user, `"assistant"`: assistant}
+
+// part is a piece of a turn's content: the inside of a text, or an image's URL.
+type part struct {
+	text  []byte
+	image bool
+	at    string // of an image
+}
+
+// call is a tool_use block; all insides of strings but the input, which is raw.
+type call struct{ id, name, input []byte }
+
+// result is a tool_result block.
+type result struct {
+	id, text []byte
+	at       string
+}
+
+// history is the conversation as chat has it, and the turn in the making: messages of one role that follow each other are
+// one turn.
+type history struct {
+	out []byte // messages, with commas between them
+
+	who     role
+	at      string // where the turn began
+	parts   []part
+	thought [][]byte
+	calls   []call
+	results []result
+
+	open  [][]byte // ids of the latest assistant turn's calls that have no result yet
+	last  role     // of the latest message that was written
+	used  bool     // the latest assistant message holds calls
+	bytes int64    // of text, of images what they stand for
+}
+
+// imageBytes is what an image counts in an estimate, in bytes of text: about 1600 tokens, as large ones have.
+const imageBytes = 6400
+
+func (h *history) say(text []byte) {
+	if len(text) > 0 {
+		h.parts = append(h.parts, part{text: text})
+		h.bytes += int64(len(text))
+	}
+}
+
+// turn begins a turn of a role, or goes on with it.
+func (r *reader) turn(who role, at string) {
+	if h := &r.history; h.who != who {
+		r.flush()
+		h.who, h.at = who, at
+		if who == assistant {
+			h.open = h.open[:0]
+		}
+	}
+}
+
+// flush writes the turn.
+func (r *reader) flush() {
+	h := &r.history
+	switch h.who {
+	case system, user:
+		for i := range h.results {
+			t := &h.results[i]
+			r.begin("tool", place{at: t.at})
+			h.out = append(append(append(h.out, `,"tool_call_id":"`...), t.id...), `","content":"`...)
+			h.out = append(append(h.out, t.text...), `"}`...)
+			h.last = user
+		}
+		if len(h.parts) > 0 {
+			h.content()
+			r.begin(map[role]string{system: "system", user: "user"}[h.who], place{at: h.at, parts: h.partPlaces()})
+			h.out = append(h.appendContent(append(h.out, ',')), '}')
+			h.last = h.who
+		}
+	case assistant:
+		r.flushAssistant()
+	}
+	h.who, h.parts, h.thought, h.calls, h.results = nobody, h.parts[:0], h.thought[:0], nil, h.results[:0]
+}
+
+// flushAssistant leaves out a turn that says nothing: an answer may have been empty, and engines refuse it.
+func (r *reader) flushAssistant() {
+	h := &r.history
+	if len(h.parts) == 0 && len(h.calls) == 0 {
+		return
+	}
+	r.begin("assistant", place{at: h.at})
+	h.out = append(h.out, ',')
+	if len(h.parts) == 0 {
+		h.out = append(h.out, `"content":null`...)
+	} else {
+		h.out = h.appendContent(h.out)
+	}
+	if len(h.thought) > 0 || r.thinks && len(h.calls) > 0 { // models that think want it beside their calls, empty at least
+		h.out = append(append(append(h.out, `,"reasoning_content":"`...), bytes.Join(h.thought, blockGap)...), '"')
+	}
+	for i, c := range h.calls {
+		if i == 0 {
+			h.out = append(h.out, `,"tool_calls":[{"id":"`...)
+		} else {
+			h.out = append(h.out, `,{"id":"`...)
+		}
+		h.out = append(append(append(h.out, c.id...), `","type":"function","function":{"name":"`...), c.name...)
+		h.out = append(appendQuoted(append(h.out, `","arguments":`...), c.input), "}}"...)
+	}
+	if len(h.calls) > 0 {
+		h.out = append(h.out, ']')
+	}
+	h.out = append(h.out, '}')
+	h.last, h.used = assistant, len(h.calls) > 0
+}
+
+// begin begins a message.
+func (r *reader) begin(name string, p place) {
+	h := &r.history
+	if len(h.out) > 0 {
+		h.out = append(h.out, ',')
+	}
+	h.out = append(append(append(h.out, `{"role":"`...), name...), '"')
+	r.req.places = append(r.req.places, p)
+}
+
+// blockGap stands between blocks that become one string.
+var blockGap = []byte(`\n\n`)
+
+// content joins texts that follow each other, so that a part is a whole run of them.
+func (h *history) content() {
+	kept := h.parts[:0]
+	for _, p := range h.parts {
+		if n := len(kept); n > 0 && !p.image && !kept[n-1].image {
+			kept[n-1].text = bytes.Join([][]byte{kept[n-1].text, p.text}, blockGap)
+			continue
+		}
+		kept = append(kept, p)
+	}
+	h.parts = kept
+}
+
+func (h *history) partPlaces() (at []string) {
+	if len(h.parts) < 2 && !h.parts[0].image {
+		return nil
+	}
+	for _, p := range h.parts {
+		if p.at == "" {
+			p.at = h.at
+		}
+		at = append(at, p.at)
+	}
+	return at
+}
+
+// appendContent appends the member content: a string when all parts are text.
+func (h *history) appendContent(dst []byte) []byte {
+	h.content()
+	dst = append(dst, `"content":`...)
+	if len(h.parts) == 1 && !h.parts[0].image {
+		return append(append(append(dst, '"'), h.parts[0].text...), '"')
+	}
+	for i, p := range h.parts {
+		if i == 0 {
+			dst = append(dst, '[')
+		} else {
+			dst = append(dst, ',')
+		}
+		if p.image {
+			dst = append(append(append(dst, `{"type":"image_url","image_url":{"url":"`...), p.text...), `"}}`...)
+		} else {
+			dst = append(append(append(dst, `{"type":"text","text":"`...), p.text...), `"}`...)
+		}
+	}
+	return append(dst, ']')
+}
+
+// appendQuoted appends JSON text as a JSON string.
+func appendQuoted(dst, raw []byte) []byte {
+	dst = append(dst, '"')
+	for _, c := range raw {
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		default: // valid JSON has no other control characters
+			dst = append(dst, c)
+		}
+	}
+	return append(dst, '"')
+}
+
+// prefill sees to a conversation that ends with the beginning of the answer.
+func (r *reader) prefill() error {
+	h := &r.history
+	if h.last != assistant || r.Count {
+		return nil
+	}
+	p := r.req.places[len(r.req.places)-1]
+	if h.used {
+		return invalid(p.at, "The last message holds tool_use blocks: each needs a tool_result block in a message after it.")
+	}
+	r.req.Prefill = p.at
+	r.put("continue_final_message", []byte("true"))
+	r.put("add_generation_prompt", []byte("false"))
+	return nil
+}
+
+func messageAt(i int) string { return "messages[" + strconv.Itoa(i) + "]" }

@@ -1,0 +1,182 @@
+package messages
+
+import (
+	"bytes"
+	"strings"
+
+	"millrace/serving/engine/scan"
+)
+
+// toolUse reads a call of the assistant's.
+func (r *reader) toolUse(b *block) error {
+	h := &r.history
+	id, err := needed("id", b.id)
+	if err != nil {
+		return err
+	}
+	name, err := needed("name", b.name)
+	if err != nil {
+		return err
+	}
+	input := b.input
+	if input == nil {
+		input = []byte("{}")
+	}
+	if !isObject(input) {
+		return invalid("input", "It must be an object.")
+	}
+	for _, other := range h.open {
+		if bytes.Equal(other, id) {
+			return invalid("id", "The id %s is another tool_use block's.", clip(id))
+		}
+	}
+	h.calls, h.open = append(h.calls, call{id, name, input}), append(h.open, id)
+	h.bytes += int64(len(name) + len(input))
+	return nil
+}
+
+// toolResult reads what a call came to. Chat's tools answer with text alone: images follow as the user's.
+func (r *reader) toolResult(b *block, at string) error {
+	h := &r.history
+	id, err := needed("tool_use_id", b.useID)
+	if err != nil {
+		return err
+	}
+	if !h.answer(id) {
+		return invalid("tool_use_id", "The id %s is of no tool_use block in the assistant's message before, or has its result already.", clip(id))
+	}
+	failed := false
+	if b.isError != nil {
+		if failed, err = boolean("is_error", b.isError); err != nil {
+			return err
+		}
+	}
+	texts, images, err := r.resultContent(b.content, at)
+	if err != nil {
+		return within("content", err)
+	}
+	if len(images) > 0 {
+		texts = append(texts, []byte("(The images of this result follow.)"))
+	}
+	joined := bytes.Join(texts, blockGap)
+	if failed {
+		joined = markError(joined)
+	}
+	h.results = append(h.results, result{id: id, text: joined, at: at})
+	h.bytes += int64(len(joined))
+	for _, p := range images {
+		h.image(p.text, p.at)
+	}
+	return nil
+}
+
+// answer takes a call off those without a result.
+func (h *history) answer(id []byte) bool {
+	for i, open := range h.open {
+		if bytes.Equal(open, id) {
+			h.open = append(h.open[:i], h.open[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// maxErrorMark is how far into a result its own word for an error is looked for, in bytes.
+const maxErrorMark = 64
+
+// markError says that a tool failed, where its result does not say so itself: chat has no member for it.
+func markError(text []byte) []byte {
+	if strings.Contains(strings.ToLower(string(text[:min(len(text), maxErrorMark)])), "error") {
+		return text
+	}
+	return append([]byte("Error: "), text...)
+}
+
+// resultContent reads a result's content: nothing, a string or blocks.
+func (r *reader) resultContent(v []byte, at string) (texts [][]byte, images []part, err error) {
+	switch {
+	case v == nil:
+		return nil, nil, nil
+	case isString(v):
+		return [][]byte{v[1 : len(v)-1]}, nil, nil
+	}
+	err = list(v, maxBlocks, func(_ int, raw []byte) error {
+		b, err := r.readBlock(raw)
+		if err != nil {
+			return err
+		}
+		switch kind := string(b.kind); kind {
+		case "text":
+			t, err := textOf(&b)
+			if len(t) > 0 {
+				texts = append(texts, t)
+			}
+			return err
+		case "image":
+			url, err := imageURL(&b)
+			images = append(images, part{text: url, at: at})
+			return err
+		case "document", "search_result":
+			t, err := r.document(&b)
+			texts = append(texts, t)
+			return err
+		case "tool_reference": // every tool is always in the prompt: naming it is enough
+			name, err := needed("tool_name", b.name)
+			texts = append(texts, append([]byte("Tool found: "), name...))
+			return err
+		}
+		return unsupported("type", "A block of type %s cannot be used in a tool's result.", clip(b.kind))
+	})
+	return texts, images, err
+}
+
+// document makes text of a document that is text, or of a search result: its title, where it is from, what it says.
+func (r *reader) document(b *block) ([]byte, error) {
+	var pieces [][]byte
+	add := func(name string, v []byte) error {
+		if v == nil {
+			return nil
+		}
+		t, err := text(name, v)
+		if len(t) > 0 {
+			pieces = append(pieces, t)
+		}
+		return err
+	}
+	if err := add("title", b.title); err != nil {
+		return nil, err
+	}
+	if string(b.kind) == "search_result" {
+		if err := add("source", b.source); err != nil {
+			return nil, err
+		}
+		texts, images, err := r.resultContent(b.content, "")
+		if err == nil && len(images) > 0 {
+			err = unsupported("content", "A search result holds text only.")
+		}
+		return bytes.Join(append(pieces, texts...), blockGap), err
+	}
+	if err := add("context", b.context); err != nil {
+		return nil, err
+	}
+	if b.source == nil {
+		return nil, required("source")
+	}
+	if !isObject(b.source) {
+		return nil, invalid("source", "It must be an object.")
+	}
+	var kind, data []byte
+	for m := scan.Object(b.source); m.Next(); {
+		switch string(m.Key) {
+		case "type":
+			kind = m.Value
+		case "data":
+			data = m.Value
+		}
+	}
+	if string(kind) != `"text"` {
+		return nil, unsupported("source.type", "Only documents of type text are read here: send the text of this one, or pictures of its pages.")
+	}
+	t, err := needed("source.data", data)
+	return bytes.Join(append(pieces, t), blockGap), err
+}
