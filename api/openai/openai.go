@@ -39,6 +39,7 @@ type API struct {
 const (
 	prefix     = "/v1"
 	pathChat   = "/v1/chat/completions"
+	pathText   = "/v1/completions"
 	pathModels = "/v1/models"
 )
 
@@ -46,6 +47,7 @@ const (
 // envelope.
 func (a *API) Register(e *echo.Echo) {
 	e.Any(pathChat, handle(inference.Only(http.MethodPost, a.chat)))
+	e.Any(pathText, handle(inference.Only(http.MethodPost, a.text)))
 	e.Any(pathResponses, handle(inference.Only(http.MethodPost, a.responses)))
 	e.Any(pathModels, handle(inference.Only(http.MethodGet, a.listModels)))
 	e.Any(pathModels+"/*", handle(inference.Only(http.MethodGet, a.showModel)))
@@ -73,19 +75,39 @@ var chatDialect = gate.Dialect{
 }
 
 func (a *API) chat(w http.ResponseWriter, r *http.Request, id ids.ID) error {
+	return a.generate(w, r, id, protocol.DecodeChat, &chatDialect)
+}
+
+var textDialect = gate.Dialect{
+	Name:   "completion",
+	Prefix: "cmpl-",
+	Frame:  problem.OpenAIFrame,
+	Answer: func(stream bool, p protocol.AnswerParams) protocol.Answer {
+		if stream {
+			return protocol.NewCompletionStream(p)
+		}
+		return protocol.NewCompletionWhole(p)
+	},
+}
+
+func (a *API) text(w http.ResponseWriter, r *http.Request, id ids.ID) error {
+	return a.generate(w, r, id, protocol.DecodeCompletion, &textDialect)
+}
+
+func (a *API) generate(w http.ResponseWriter, r *http.Request, id ids.ID, decode func([]byte) (*protocol.ChatRequest, error), d *gate.Dialect) error {
 	caller, body, err := a.Door.Enter(w, r)
 	if err != nil {
 		return err
 	}
 	defer inference.Give(body)
-	req, err := protocol.DecodeChat(body)
+	req, err := decode(body)
 	if err != nil {
 		return err
 	}
 	if req.CacheKey == "" {
 		req.CacheKey = inference.Session(r.Header)
 	}
-	ticket, err := a.Gate.Admit(r.Context(), gate.Request{ID: id, Caller: caller, Chat: req, Dialect: &chatDialect})
+	ticket, err := a.Gate.Admit(r.Context(), gate.Request{ID: id, Caller: caller, Chat: req, Dialect: d})
 	if err != nil {
 		return err
 	}

@@ -50,9 +50,9 @@ type Unit struct {
 	Host          ids.ID            // placed only
 	Transport     http.RoundTripper // for probes and questions; adds Header
 
-	pool *upstream.Pool
-	head []byte
-	key  unitKey
+	pool           *upstream.Pool
+	head, textHead []byte
+	key            unitKey
 }
 
 // unitKey is everything that makes a unit another one.
@@ -145,17 +145,17 @@ func (u *Unit) connect(c clock.Clock, dialHost DialHost, joined time.Time) error
 		idle = upstream.SecureIdle
 	}
 	u.pool = upstream.NewPool(dial, c, idle)
-	u.head = chatHead(target, u.Header)
+	u.head, u.textHead = head(target, engine.ChatPath, u.Header), head(target, engine.CompletionPath, u.Header)
 	forProbes := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
 	u.Transport = &probes{header: u.Header, next: &http.Transport{DialContext: forProbes, DialTLSContext: forProbes,
 		DisableCompression: true, MaxIdleConnsPerHost: probeMaxConns, IdleConnTimeout: probeIdle}}
 	return nil
 }
 
-// chatHead is the head of every Chat Completions request to the unit.
-func chatHead(base *url.URL, header http.Header) []byte {
+// head is the head of every request to one of the unit's paths.
+func head(base *url.URL, path string, header http.Header) []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "POST %s%s HTTP/1.1\r\nHost: %s\r\n", strings.TrimRight(base.EscapedPath(), "/"), engine.ChatPath, base.Host)
+	fmt.Fprintf(&b, "POST %s%s HTTP/1.1\r\nHost: %s\r\n", strings.TrimRight(base.EscapedPath(), "/"), path, base.Host)
 	b.WriteString("Content-Type: application/json\r\nAccept: text/event-stream\r\nUser-Agent: millrace\r\n")
 	_ = header.Write(&b) // a Builder never fails; Write cleans values of line breaks
 	return []byte(b.String())
@@ -180,6 +180,9 @@ func (u *Unit) Pool() *upstream.Pool { return u.pool }
 
 // ChatHead is the head of a Chat Completions request, as upstream.Request wants it.
 func (u *Unit) ChatHead() []byte { return u.head }
+
+// CompletionHead is the head of a request for text.
+func (u *Unit) CompletionHead() []byte { return u.textHead }
 
 // Client is an HTTP client for probes and questions, not for customers' requests. Deadlines come by context.
 func (u *Unit) Client() *http.Client { return &http.Client{Transport: u.Transport} }

@@ -37,6 +37,9 @@ const (
 // ChatPath is where every family takes Chat Completions, relative to an engine's base URL.
 const ChatPath = "/v1/chat/completions"
 
+// CompletionPath is where every family takes requests for text.
+const CompletionPath = "/v1/completions"
+
 // ErrUnsupported says that the engine cannot do what was asked; the caller does without.
 var ErrUnsupported = errors.New("engine: not supported by this engine")
 

@@ -74,7 +74,7 @@ func (t *Ticket) hashPrompt(ctx context.Context, units []*catalogue.Unit) {
 	for _, u := range units {
 		caps := u.Driver.Caps()
 		local := u.Driver.Family() == engine.Sim
-		if u.Attached || !caps.Tokens || !caps.KVEvents || !local && len(t.body.text) < tokensMinBytes {
+		if t.req.Chat.Completion || u.Attached || !caps.Tokens || !caps.KVEvents || !local && len(t.body.text) < tokensMinBytes {
 			continue
 		}
 		ask, cancel := context.WithTimeout(ctx, tokensTimeout)

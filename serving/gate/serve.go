@@ -131,7 +131,11 @@ func (r *relay) attempt(u *catalogue.Unit) (ended bool, err error) {
 	t.attempts = append(t.attempts, usage.Attempt{ID: t.body.attempt, Unit: u.ID})
 	r.begin(u)
 	r.now = t.gate.Clock.Now()
-	x, err := u.Pool().Post(r.ctx, upstream.Request{Head: u.ChatHead(), Extra: r.extra(u), Body: t.body.text,
+	head := u.ChatHead()
+	if t.req.Chat.Completion {
+		head = u.CompletionHead()
+	}
+	x, err := u.Pool().Post(r.ctx, upstream.Request{Head: head, Extra: r.extra(u), Body: t.body.text,
 		ConnectIn: t.gate.Times.Connect, HeadBy: r.now.Add(t.gate.Times.FirstToken)})
 	if err != nil {
 		return false, err

@@ -61,10 +61,15 @@ func init() {
 		"prompt_cache_options":   ignored,
 		"prompt_cache_retention": ignored,
 	}
-	chatMembers = make(map[string]member, len(checks))
+	chatMembers = members(checks)
+}
+
+func members(checks map[string]check) map[string]member {
+	out := make(map[string]member, len(checks))
 	for name, c := range checks {
-		chatMembers[name] = member{name, c, name == "model" || name == "messages"}
+		out[name] = member{name, c, name == "model" || name == "messages" || name == "prompt"}
 	}
+	return out
 }
 
 func model(r *chatReader, name string, v []byte) error {

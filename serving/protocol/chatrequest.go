@@ -42,7 +42,8 @@ type ChatRequest struct {
 	CustomTools  []string // names of tools whose input is text; engines get functions
 	Legacy       bool     // functions instead of tools: the answer has function_call
 	RemoteImages int      // images that are named by an address and not fetched yet
-	Messages     []byte   // as the client sent them, for routing
+	Completion   bool     // of text: a prompt instead of messages
+	Messages     []byte   // as the client sent them, or the prompt, for routing
 	TextBytes    int64    // bytes of text in the messages, for estimates
 }
 
@@ -65,6 +66,8 @@ type chatReader struct {
 	legacyCalls    int      // calls of functions in the history
 	added          []byte   // members for engines, each after a comma
 	stops          int      // stop sequences at most
+	known          map[string]member
+	prompts        int // of a completion
 }
 
 // edit replaces a span of the body.
@@ -79,13 +82,13 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 	if !utf8.Valid(body) || !json.Valid(body) {
 		return nil, fault.New(fault.Invalid, "The request body is not valid JSON.").WithCode("invalid_json")
 	}
-	return (&chatReader{req: &ChatRequest{Body: body, N: 1, TextBytes: -1}, stops: maxStops}).decode()
+	return (&chatReader{req: &ChatRequest{Body: body, N: 1, TextBytes: -1}, stops: maxStops, known: chatMembers}).decode()
 }
 
 // DecodeBuilt checks a body that another dialect has built of a request that it has checked to be JSON. That dialect may
 // allow more stop sequences than OpenAI's.
 func DecodeBuilt(body []byte) (*ChatRequest, error) {
-	return (&chatReader{req: &ChatRequest{Body: body, N: 1, TextBytes: -1}, stops: MaxBuiltStops}).decode()
+	return (&chatReader{req: &ChatRequest{Body: body, N: 1, TextBytes: -1}, stops: MaxBuiltStops, known: chatMembers}).decode()
 }
 
 func (r *chatReader) decode() (*ChatRequest, error) {
@@ -119,7 +122,7 @@ func (r *chatReader) decode() (*ChatRequest, error) {
 
 // member checks one member. Null is as good as absent, but for what is required.
 func (r *chatReader) member(name, v []byte) error {
-	m, known := chatMembers[string(name)]
+	m, known := r.known[string(name)]
 	switch {
 	case !known && engine.Steers(name):
 		return invalid(string(name), "%s steers engines: only Millrace sets it.", clip(name)).WithCode("unsupported_parameter")
@@ -150,12 +153,17 @@ func (r *chatReader) finish() error {
 	switch {
 	case q.Model == "":
 		return invalid("model", "You must provide a model.")
+	case q.TextBytes < 0 && q.Completion:
+		return invalid("prompt", "You must provide a prompt.")
 	case q.TextBytes < 0:
 		return invalid("messages", "You must provide messages.")
 	case r.options && !q.Stream:
 		return invalid("stream_options", "stream_options is only allowed when stream is true.")
 	case r.top && !r.logprobs:
 		return invalid("top_logprobs", "top_logprobs is only allowed when logprobs is true.")
+	}
+	if q.Completion {
+		return r.finishCompletion()
 	}
 	if r.limit > 0 {
 		q.MaxTokens = r.limit

@@ -149,6 +149,9 @@ func (d *delta) parse(p *cursor) {
 			}
 		case "delta":
 			d.parseDelta(p)
+		case "text": // of a completion of text
+			d.setText(content, p)
+			d.bare = true
 		case "logprobs":
 			if d.logprobs = p.value(); !json.Valid(d.logprobs) {
 				p.bad = true
