@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"millrace/serving/engine"
+	"millrace/serving/gate/gatetest"
 )
 
 type textAnswer struct {
@@ -77,5 +78,20 @@ func TestTextCompletions(t *testing.T) {
 		if answer, body := s.do("POST", "/v1/completions", `{"model":"acme/test",`+bad+`}`); answer.StatusCode != 400 || !strings.Contains(string(body), `"param":"`) {
 			t.Errorf("%s: %d %s", bad, answer.StatusCode, body)
 		}
+	}
+}
+
+// An engine that has no such path is no failing engine: chats still go there.
+func TestTextFromAnEngineWithoutIt(t *testing.T) {
+	e := gatetest.NewEngine(t, gatetest.Refuse(404, `{"detail":"Not Found"}`))
+	s := newStand(t, engine.OpenAI, e)
+	for range 5 {
+		if answer, body := s.do("POST", "/v1/completions", `{"model":"acme/test","prompt":"a"}`); answer.StatusCode != 400 || !strings.Contains(string(body), "unsupported_model") {
+			t.Fatalf("%d %s", answer.StatusCode, body)
+		}
+	}
+	e.Play(gatetest.Stream("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"))
+	if answer, body := s.do("POST", "/v1/chat/completions", hello+`}`); answer.StatusCode != 200 {
+		t.Errorf("%d %s", answer.StatusCode, body)
 	}
 }

@@ -33,6 +33,7 @@ type rejected struct {
 	param      string // the member it names, when the client sent it
 	context    bool   // the prompt or the answer is too long for the model
 	window     int64  // the model's context, tokens
+	path       bool   // the unit has no such path, which not every engine has
 }
 
 func (r *rejected) Error() string {
@@ -52,6 +53,7 @@ const (
 // refused reads a unit's refusal. Its words are for the log: they may tell of things inside.
 func (t *Ticket) refused(x *upstream.Exchange) error {
 	r := &rejected{status: x.Status, window: t.model.Context}
+	r.path = t.req.Chat.Completion && (x.Status == 404 || x.Status == 405 || x.Status == 501)
 	if s, err := strconv.Atoi(x.RetryAfter); err == nil && s > 0 && s < 3600 {
 		r.retryAfter = time.Duration(s) * time.Second
 	}
@@ -154,6 +156,9 @@ func (r *rejected) failure(cause error) failure {
 	case r.context && r.status < 500:
 		f.fault = fault.New(fault.Invalid, "The prompt and the answer asked for do not fit this model's context%s. Shorten the messages or lower max_tokens.",
 			ofTokens(r.window)).WithCode("context_length_exceeded").WithParam("messages")
+	case r.path:
+		f.fault = fault.New(fault.Invalid, "This model takes no text completions. Send messages to /v1/chat/completions.").WithParam("model").WithCode("unsupported_model")
+		f.retry = true
 	case r.status == 400, r.status == 422:
 		f.fault = fault.New(fault.Invalid, "The model refused this request%s.", checkParam(r.param)).WithParam(r.param)
 	case r.status == 413:
