@@ -2,6 +2,7 @@ package messages
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 )
 
@@ -45,10 +46,10 @@ type history struct {
 	calls   []call
 	results []result
 
-	open  [][]byte // ids of the latest assistant turn's calls that have no result yet
-	last  role     // of the latest message that was written
-	used  bool     // the latest assistant message holds calls
-	bytes int64    // of text, of images what they stand for
+	open  map[string]bool // ids of the latest assistant turn's calls; true = without a result yet
+	last  role            // of the latest message that was written
+	used  bool            // the latest assistant message holds calls
+	bytes int64           // of text, of images what they stand for
 }
 
 // imageBytes is what an image counts in an estimate, in bytes of text: about 1600 tokens, as large ones have.
@@ -67,7 +68,7 @@ func (r *reader) turn(who role, at string) {
 		r.flush()
 		h.who, h.at = who, at
 		if who == assistant {
-			h.open = h.open[:0]
+			h.open = nil
 		}
 	}
 }
@@ -85,7 +86,6 @@ func (r *reader) flush() {
 			h.last = user
 		}
 		if len(h.parts) > 0 {
-			h.content()
 			r.begin(map[role]string{system: "system", user: "user"}[h.who], place{at: h.at, parts: h.partPlaces()})
 			h.out = append(h.appendContent(append(h.out, ',')), '}')
 			h.last = h.who
@@ -141,24 +141,22 @@ func (r *reader) begin(name string, p place) {
 // blockGap stands between blocks that become one string.
 var blockGap = []byte(`\n\n`)
 
-// content joins texts that follow each other, so that a part is a whole run of them.
-func (h *history) content() {
-	kept := h.parts[:0]
-	for _, p := range h.parts {
-		if n := len(kept); n > 0 && !p.image && !kept[n-1].image {
-			kept[n-1].text = bytes.Join([][]byte{kept[n-1].text, p.text}, blockGap)
-			continue
-		}
-		kept = append(kept, p)
-	}
-	h.parts = kept
+// joins reports whether a part goes on with the one before it: texts that follow each other are one.
+func (h *history) joins(i int) bool { return i > 0 && !h.parts[i].image && !h.parts[i-1].image }
+
+// textOnly reports whether all parts are text.
+func (h *history) textOnly() bool {
+	return !slices.ContainsFunc(h.parts, func(p part) bool { return p.image })
 }
 
 func (h *history) partPlaces() (at []string) {
-	if len(h.parts) < 2 && !h.parts[0].image {
+	if h.textOnly() {
 		return nil
 	}
-	for _, p := range h.parts {
+	for i, p := range h.parts {
+		if h.joins(i) {
+			continue
+		}
 		if p.at == "" {
 			p.at = h.at
 		}
@@ -169,24 +167,40 @@ func (h *history) partPlaces() (at []string) {
 
 // appendContent appends the member content: a string when all parts are text.
 func (h *history) appendContent(dst []byte) []byte {
-	h.content()
-	dst = append(dst, `"content":`...)
-	if len(h.parts) == 1 && !h.parts[0].image {
-		return append(append(append(dst, '"'), h.parts[0].text...), '"')
+	bare := h.textOnly()
+	if dst = append(dst, `"content":`...); bare {
+		dst = append(dst, '"')
+	} else {
+		dst = append(dst, '[')
 	}
 	for i, p := range h.parts {
-		if i == 0 {
-			dst = append(dst, '[')
-		} else {
-			dst = append(dst, ',')
+		switch {
+		case h.joins(i):
+			dst = append(append(dst, blockGap...), p.text...)
+			continue
+		case i > 0:
+			dst = append(h.endPart(dst, i-1), ',')
 		}
-		if p.image {
-			dst = append(append(append(dst, `{"type":"image_url","image_url":{"url":"`...), p.text...), `"}}`...)
-		} else {
-			dst = append(append(append(dst, `{"type":"text","text":"`...), p.text...), `"}`...)
+		switch {
+		case bare:
+		case p.image:
+			dst = append(dst, `{"type":"image_url","image_url":{"url":"`...)
+		default:
+			dst = append(dst, `{"type":"text","text":"`...)
 		}
+		dst = append(dst, p.text...)
 	}
-	return append(dst, ']')
+	if bare {
+		return append(dst, '"')
+	}
+	return append(h.endPart(dst, len(h.parts)-1), ']')
+}
+
+func (h *history) endPart(dst []byte, i int) []byte {
+	if h.parts[i].image {
+		return append(dst, `"}}`...)
+	}
+	return append(dst, `"}`...)
 }
 
 // appendQuoted appends JSON text as a JSON string.

@@ -21,6 +21,7 @@ const (
 	maxBlocks     = 4 << 10 // of one message
 	maxTools      = 1024
 	maxToolName   = 128 // bytes
+	maxIgnored    = 32  // names of what has no effect
 )
 
 // Request is a checked Messages request.
@@ -116,7 +117,7 @@ func (r *reader) member(name, v []byte) error {
 
 // ignore names something that has no effect, once.
 func (r *reader) ignore(name string) {
-	if !slices.Contains(r.ignored, name) {
+	if len(r.ignored) < maxIgnored && !slices.Contains(r.ignored, name) {
 		r.ignored = append(r.ignored, name)
 	}
 }

@@ -3,6 +3,7 @@ package messages
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -325,4 +326,29 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%q makes %q: %v", body, q.Chat.Body, err)
 		}
 	})
+}
+
+// Reading takes time in proportion to the body, however it is cut up.
+func TestManySmallPieces(t *testing.T) {
+	many := func(piece string, n int) string { return strings.TrimSuffix(strings.Repeat(piece+",", n), ",") }
+	var calls, results strings.Builder
+	for i := range 4000 {
+		fmt.Fprintf(&calls, `{"type":"tool_use","id":"c%d","name":"f"},`, i)
+		fmt.Fprintf(&results, `{"type":"tool_result","tool_use_id":"c%d","u%d":1},`, i, i)
+	}
+	text := `{"type":"text","text":"` + strings.Repeat("x", 1000) + `"}`
+	for name, body := range map[string]string{
+		"blocks":   asking(many(`{"role":"user","content":[`+many(text, 4000)+`]}`, 5)),
+		"messages": asking(many(`{"role":"user","content":"x"}`, 90_000)),
+		"calls": asking(hi + `,{"role":"assistant","content":[` + strings.TrimSuffix(calls.String(), ",") + `]},{"role":"user","content":[` +
+			strings.TrimSuffix(results.String(), ",") + `]}`),
+	} {
+		q, err := Decode([]byte(body), Options{Seal: testSeal(t)})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if len(q.Chat.Body) < len(body)/8 || len(q.Chat.Ignored) > maxIgnored {
+			t.Errorf("%s: %d bytes of %d, %d ignored", name, len(q.Chat.Body), len(body), len(q.Chat.Ignored))
+		}
+	}
 }

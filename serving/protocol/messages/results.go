@@ -25,12 +25,14 @@ func (r *reader) toolUse(b *block) error {
 	if !isObject(input) {
 		return invalid("input", "It must be an object.")
 	}
-	for _, other := range h.open {
-		if bytes.Equal(other, id) {
-			return invalid("id", "The id %s is another tool_use block's.", clip(id))
-		}
+	if _, used := h.open[string(id)]; used {
+		return invalid("id", "The id %s is another tool_use block's.", clip(id))
 	}
-	h.calls, h.open = append(h.calls, call{id, name, input}), append(h.open, id)
+	if h.open == nil {
+		h.open = map[string]bool{}
+	}
+	h.open[string(id)] = true
+	h.calls = append(h.calls, call{id, name, input})
 	h.bytes += int64(len(name) + len(input))
 	return nil
 }
@@ -42,9 +44,10 @@ func (r *reader) toolResult(b *block, at string) error {
 	if err != nil {
 		return err
 	}
-	if !h.answer(id) {
+	if !h.open[string(id)] {
 		return invalid("tool_use_id", "The id %s is of no tool_use block in the assistant's message before, or has its result already.", clip(id))
 	}
+	h.open[string(id)] = false
 	failed := false
 	if b.isError != nil {
 		if failed, err = boolean("is_error", b.isError); err != nil {
@@ -68,17 +71,6 @@ func (r *reader) toolResult(b *block, at string) error {
 		h.image(p.text, p.at)
 	}
 	return nil
-}
-
-// answer takes a call off those without a result.
-func (h *history) answer(id []byte) bool {
-	for i, open := range h.open {
-		if bytes.Equal(open, id) {
-			h.open = append(h.open[:i], h.open[i+1:]...)
-			return true
-		}
-	}
-	return false
 }
 
 // maxErrorMark is how far into a result its own word for an error is looked for, in bytes.
