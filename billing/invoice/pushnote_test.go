@@ -98,8 +98,9 @@ func TestALostCreditNoteIsNoRefundByHand(t *testing.T) {
 	for _, cents := range []int64{30_00, 40_00} {
 		s.must(s.note(id, cents, invoice.BackByStripe))
 	}
-	if !s.dies(&crashing{Till: s.gateway.Till(), at: 3, behind: true}) || s.refundedOf(s.paymentOf(id)) != 30_00 {
-		t.Fatalf("%d went back", s.refundedOf(s.paymentOf(id)))
+	died := s.dies(&crashing{Till: s.gateway.Till(), at: 3, behind: true})
+	if got := s.refundedOf(s.paymentOf(id)); !died || got != 30_00 && got != 40_00 { // of one moment: either may be the first
+		t.Fatalf("died %t, %d went back", died, got)
 	}
 	s.clock.Advance(later)
 	s.turn()
