@@ -123,7 +123,7 @@ func (p *pages) showMonth(c echo.Context, status int, f *ui.Form) error {
 
 // figuresGrid lists the columns of a group, the last of them (a closing, or a sum) as the foot.
 func figuresGrid(group string, f *month.Figures) ui.Grid {
-	g := ui.Grid{Caption: group, Columns: []ui.Column{{Name: "What"}, {Name: month.Currency, Num: true}}}
+	g := ui.Grid{Caption: group, Columns: []ui.Column{{Name: "What", Wrap: true}, {Name: month.Currency, Num: true}}}
 	for c, info := range month.Columns {
 		if info.Group == group {
 			g.Rows = append(g.Rows, ui.Row{ui.T(info.Title), ui.USD(f[c])})
