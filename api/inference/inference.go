@@ -5,7 +5,10 @@ package inference
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -37,11 +40,28 @@ func Handle(h Handler, render func(http.ResponseWriter, *http.Request, error)) e
 		w, r := c.Response().Writer, c.Request()
 		id := ids.New()
 		w.Header()[problem.HeaderRequestID] = []string{ids.Format(ids.Request, id)}
-		if err := h(w, r, id); err != nil {
+		if err := guarded(h, w, r, id); err != nil {
 			render(w, r, err)
 		}
 		return nil
 	}
+}
+
+// guarded makes an error of a handler's panic, but for the one that means to cut an answer off: what panics has written
+// nothing, since the gate guards what writes.
+func guarded(h Handler, w http.ResponseWriter, r *http.Request, id ids.ID) (err error) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if p == http.ErrAbortHandler {
+			panic(p)
+		}
+		slog.Error("a request panicked", "request_id", ids.Format(ids.Request, id), "panic", p, "stack", string(debug.Stack()))
+		err = fault.Of(fmt.Errorf("inference: panic: %v", p))
+	}()
+	return h(w, r, id)
 }
 
 // Only refuses other methods. HEAD works where GET does: net/http leaves the body out.

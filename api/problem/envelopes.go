@@ -35,7 +35,7 @@ var openAITypes = map[fault.Kind]struct{ typ, code string }{
 	fault.Timeout:         {"server_error", "timeout"},
 }
 
-func openAI(f *fault.Fault, _ string) (any, string) {
+func openAI(f *fault.Fault, _ string) (any, string, int) {
 	known := openAITypes[f.Kind]
 	var body openAIError
 	body.Error.Message, body.Error.Type = f.Message, known.typ
@@ -45,12 +45,12 @@ func openAI(f *fault.Fault, _ string) (any, string) {
 	if f.Param != "" {
 		body.Error.Param = &f.Param
 	}
-	return body, "application/json"
+	return body, "application/json", f.Kind.Status()
 }
 
 // OpenAIFrame is err as the JSON of an error frame inside a stream that has begun.
 func OpenAIFrame(err error) []byte {
-	body, _ := openAI(Fault(err), "")
+	body, _, _ := openAI(Fault(err), "")
 	text, _ := json.Marshal(body) // strings only: cannot fail
 	return text
 }
@@ -65,9 +65,9 @@ type Problem struct {
 	RequestID string `json:"request_id"`
 }
 
-func problemJSON(f *fault.Fault, requestID string) (any, string) {
+func problemJSON(f *fault.Fault, requestID string) (any, string, int) {
 	return Problem{Status: f.Kind.Status(), Title: http.StatusText(f.Kind.Status()), Code: first(f.Code, f.Kind.String()),
-		Detail: f.Message, Param: f.Param, RequestID: requestID}, "application/problem+json"
+		Detail: f.Message, Param: f.Param, RequestID: requestID}, "application/problem+json", f.Kind.Status()
 }
 
 func first(a, b string) string {

@@ -21,11 +21,20 @@ import (
 // HeaderRequestID names a request in answers and logs. Who handles a request first sets it on the answer.
 const HeaderRequestID = "X-Request-Id"
 
-// An envelope is a dialect's way to say a fault: a body and its content type. A new dialect is one more of these.
-type envelope func(f *fault.Fault, requestID string) (body any, contentType string)
+// HeaderAnthropicID is where clients of Anthropic's API look for the same.
+const HeaderAnthropicID = "Request-Id"
+
+// An envelope is a dialect's way to say a fault: a body, its content type and the status. A new dialect is one more of these.
+type envelope func(f *fault.Fault, requestID string) (body any, contentType string, status int)
 
 // OpenAI answers in the envelope of OpenAI's API.
 func OpenAI(w http.ResponseWriter, r *http.Request, err error) { write(w, r, err, openAI) }
+
+// Anthropic answers in the envelope of Anthropic's API, whose clients look for request-id.
+func Anthropic(w http.ResponseWriter, r *http.Request, err error) {
+	w.Header().Set(HeaderAnthropicID, RequestID(w))
+	write(w, r, err, anthropic)
+}
 
 // JSON answers in the envelope of the control API: application/problem+json (RFC 9457) with code, detail and param.
 func JSON(w http.ResponseWriter, r *http.Request, err error) { write(w, r, err, problemJSON) }
@@ -35,7 +44,7 @@ func write(w http.ResponseWriter, r *http.Request, err error, say envelope) {
 	f := Fault(err)
 	id := RequestID(w)
 	log(r, f, id)
-	body, contentType := say(f, id)
+	body, contentType, status := say(f, id)
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Del("Content-Length")
@@ -53,7 +62,7 @@ func write(w http.ResponseWriter, r *http.Request, err error, say envelope) {
 		h.Set("Retry-After-Ms", strconv.FormatInt(max(f.RetryAfter.Milliseconds(), 1), 10))
 	}
 	budget(h, f.Budget)
-	w.WriteHeader(f.Kind.Status())
+	w.WriteHeader(status)
 	if text, err := json.Marshal(body); err == nil {
 		_, _ = w.Write(append(text, '\n')) // a failed write means that the caller has gone
 	}
