@@ -133,6 +133,7 @@ type Prices interface {
 type Catalogue interface {
 	Models() []*catalogue.Model
 	CreateModel(ctx context.Context, in catalogue.ModelInput, by tenants.Actor) (*catalogue.Model, error)
+	SetExtras(ctx context.Context, model ids.ID, list []string, by tenants.Actor) ([]string, error)
 	List(ctx context.Context, by tenants.Actor) ([]catalogue.UnitInfo, error)
 	Attach(ctx context.Context, in catalogue.AttachInput, by tenants.Actor) (ids.ID, error)
 	Detach(ctx context.Context, unit ids.ID, by tenants.Actor) error

@@ -100,6 +100,7 @@ func (a *api) routes() []route {
 
 		get("/models", "listModels", a.listModels),
 		send("POST", "/models", "createModel", http.StatusCreated, a.createModel),
+		send("PUT", "/models/{model}/engine-extras", "setEngineExtras", http.StatusOK, a.setEngineExtras),
 		get("/models/{model}/prices", "listPrices", a.listPrices),
 		send("POST", "/models/{model}/prices", "createPrice", http.StatusCreated, a.createPrice),
 		preview,

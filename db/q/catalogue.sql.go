@@ -298,27 +298,22 @@ func (q *Queries) RemoveUnit(ctx context.Context, arg RemoveUnitParams) error {
 
 const setEngineExtras = `-- name: SetEngineExtras :one
 UPDATE models m SET engine_extras = $1::text[]
-FROM (SELECT o.id, o.engine_extras FROM models o WHERE o.name = $2 AND o.retired_at IS NULL FOR UPDATE) old
+FROM (SELECT o.id, o.engine_extras FROM models o WHERE o.id = $2 AND o.retired_at IS NULL FOR UPDATE) old
 WHERE m.id = old.id
-RETURNING m.id, old.engine_extras AS before
+RETURNING old.engine_extras AS before
 `
 
 type SetEngineExtrasParams struct {
 	EngineExtras []string
-	Name         string
-}
-
-type SetEngineExtrasRow struct {
-	ID     ids.ID
-	Before []string
+	ID           ids.ID
 }
 
 // Gives what was set before.
-func (q *Queries) SetEngineExtras(ctx context.Context, arg SetEngineExtrasParams) (SetEngineExtrasRow, error) {
-	row := q.db.QueryRow(ctx, setEngineExtras, arg.EngineExtras, arg.Name)
-	var i SetEngineExtrasRow
-	err := row.Scan(&i.ID, &i.Before)
-	return i, err
+func (q *Queries) SetEngineExtras(ctx context.Context, arg SetEngineExtrasParams) ([]string, error) {
+	row := q.db.QueryRow(ctx, setEngineExtras, arg.EngineExtras, arg.ID)
+	var before []string
+	err := row.Scan(&before)
+	return before, err
 }
 
 const unitByID = `-- name: UnitByID :one

@@ -30,9 +30,9 @@ RETURNING *;
 -- name: SetEngineExtras :one
 -- Gives what was set before.
 UPDATE models m SET engine_extras = sqlc.narg(engine_extras)::text[]
-FROM (SELECT o.id, o.engine_extras FROM models o WHERE o.name = @name AND o.retired_at IS NULL FOR UPDATE) old
+FROM (SELECT o.id, o.engine_extras FROM models o WHERE o.id = @id AND o.retired_at IS NULL FOR UPDATE) old
 WHERE m.id = old.id
-RETURNING m.id, old.engine_extras AS before;
+RETURNING old.engine_extras AS before;
 
 -- name: ModelByName :one
 SELECT * FROM models WHERE name = $1 AND retired_at IS NULL;

@@ -242,15 +242,16 @@ func TestNoticesReachOtherProcesses(t *testing.T) {
 func TestEngineExtras(t *testing.T) {
 	c, _, _ := start(t)
 	ctx := t.Context()
-	if _, err := c.CreateModel(ctx, catalogue.ModelInput{Name: "acme/one", Context: 1000}, operator); err != nil {
+	made, err := c.CreateModel(ctx, catalogue.ModelInput{Name: "acme/one", Context: 1000}, operator)
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
 		set  []string
 		want string
 	}{{[]string{"top_k", "min_p", "top_k"}, "min_p top_k"}, {[]string{}, ""}, {nil, strings.Join(catalogue.UsualExtras, " ")}} {
-		if err := c.SetExtras(ctx, "acme/one", tt.set, operator); err != nil {
-			t.Fatal(err)
+		if now, err := c.SetExtras(ctx, made.ID, tt.set, operator); err != nil || strings.Join(now, " ") != tt.want {
+			t.Fatal(now, err)
 		}
 		if err := c.Load(ctx); err != nil {
 			t.Fatal(err)
@@ -260,14 +261,14 @@ func TestEngineExtras(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"cache_salt", "priority", "Top_K", "a b", ""} {
-		if err := c.SetExtras(ctx, "acme/one", []string{bad}, operator); !fault.Is(err, fault.Invalid) {
+		if _, err := c.SetExtras(ctx, made.ID, []string{bad}, operator); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%q: %v", bad, err)
 		}
 		if _, err := c.CreateModel(ctx, catalogue.ModelInput{Name: "acme/two", Context: 1000, Extras: []string{bad}}, operator); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%q in a new model: %v", bad, err)
 		}
 	}
-	if err := c.SetExtras(ctx, "acme/none", nil, operator); !fault.Is(err, fault.NotFound) {
+	if _, err := c.SetExtras(ctx, ids.New(), nil, operator); !fault.Is(err, fault.NotFound) {
 		t.Errorf("no such model: %v", err)
 	}
 }

@@ -58,13 +58,14 @@ func extras(set []string) []string {
 	return set
 }
 
-// SetExtras sets which members beyond OpenAI's a model's customers may send; nil = the usual ones.
-func (c *Catalogue) SetExtras(ctx context.Context, model string, list []string, by tenants.Actor) error {
+// SetExtras sets which members beyond OpenAI's a model's customers may send; nil = the usual ones. It gives the list that
+// holds now.
+func (c *Catalogue) SetExtras(ctx context.Context, model ids.ID, list []string, by tenants.Actor) ([]string, error) {
 	if err := by.RequireOperator(); err != nil {
-		return err
+		return nil, err
 	}
 	if err := checkExtras(list); err != nil {
-		return err
+		return nil, err
 	}
 	if list != nil {
 		list = slices.Compact(slices.Sorted(slices.Values(list)))
@@ -73,18 +74,19 @@ func (c *Catalogue) SetExtras(ctx context.Context, model string, list []string, 
 		}
 	}
 	err := c.o.DB.InTx(ctx, db.System(), func(tx pgx.Tx) error {
-		row, err := q.New(tx).SetEngineExtras(ctx, q.SetEngineExtrasParams{Name: model, EngineExtras: list})
+		before, err := q.New(tx).SetEngineExtras(ctx, q.SetEngineExtrasParams{ID: model, EngineExtras: list})
 		if errors.Is(err, pgx.ErrNoRows) {
-			return fault.New(fault.NotFound, "There is no model %q.", model)
+			return fault.New(fault.NotFound, "There is no such model.")
 		}
 		if err != nil {
 			return err
 		}
-		return audit.Append(ctx, tx, by, audit.Change{Action: "model.extras", Target: ids.Format(ids.Model, row.ID),
-			Before: row.Before, After: list, At: c.o.Clock.Now().UTC()})
+		return audit.Append(ctx, tx, by, audit.Change{Action: "model.extras", Target: ids.Format(ids.Model, model),
+			Before: before, After: list, At: c.o.Clock.Now().UTC()})
 	})
-	if err == nil {
-		c.changed(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	c.changed(ctx)
+	return extras(list), nil
 }
