@@ -52,6 +52,7 @@ type Caps struct {
 	Tokens             bool // tells a prompt's token ids
 	Supervised         bool // Command works: an agent can run it
 	Rank               bool // run by Command, it takes requests of a lower rank first
+	Prefill            bool // goes on with a last message of the assistant's: by continue_final_message, or by itself
 }
 
 // ChatParams is what Millrace decides about one request to one engine.

@@ -25,7 +25,7 @@ func (llamaCpp) BlockSize() int { return 0 }
 
 // Caps: a slot's prefix is shared by whoever gets the slot next, and there is no salt.
 func (llamaCpp) Caps() Caps {
-	return Caps{ContinuousUsage: true, CachedOnEveryChunk: true, Supervised: true}
+	return Caps{ContinuousUsage: true, CachedOnEveryChunk: true, Supervised: true, Prefill: true}
 }
 
 func (llamaCpp) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {

@@ -27,7 +27,7 @@ func (simulated) Label() string  { return "simulated engine (no real model)" }
 func (simulated) BlockSize() int { return simBlockTokens }
 
 func (simulated) Caps() Caps {
-	return Caps{CacheSalt: true, ContinuousUsage: true, CachedOnEveryChunk: true, KVEvents: true, Tokens: true, Supervised: true, Rank: true}
+	return Caps{CacheSalt: true, ContinuousUsage: true, CachedOnEveryChunk: true, KVEvents: true, Tokens: true, Supervised: true, Rank: true, Prefill: true}
 }
 
 func (simulated) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {

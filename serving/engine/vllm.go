@@ -31,7 +31,7 @@ func (vllm) Label() string  { return "vLLM" }
 func (vllm) BlockSize() int { return vllmBlockTokens }
 
 func (vllm) Caps() Caps {
-	return Caps{CacheSalt: true, ContinuousUsage: true, KVEvents: true, Tokens: true, Supervised: true, Rank: true}
+	return Caps{CacheSalt: true, ContinuousUsage: true, KVEvents: true, Tokens: true, Supervised: true, Rank: true, Prefill: true}
 }
 
 func (vllm) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {

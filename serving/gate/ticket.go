@@ -106,15 +106,11 @@ func (t *Ticket) admit(ctx context.Context) (err error) {
 	} else if t.lease, err = g.Limits.Take(c.Key, limits.Limits{RPM: c.RPM, TPM: c.TPM, Concurrency: c.Concurrency}, t.estimate()); err != nil {
 		return err
 	}
-	model, known := g.Models.Model(chat.Model)
-	if !known {
-		return fault.New(fault.NotFound, "The model %q does not exist. GET /v1/models lists those that do.", chat.Model).
-			WithCode("model_not_found").WithParam("model")
+	model, err := g.find(chat)
+	if err != nil {
+		return err
 	}
 	t.model = model
-	if len(chat.Extras) > 0 {
-		chat.KeepExtras(model.Extras)
-	}
 	if chat.MaxTokens > model.MaxOutput {
 		return fault.New(fault.Invalid, "This model gives at most %d tokens, but %d were asked for.", model.MaxOutput, chat.MaxTokens).WithParam("max_tokens")
 	}
@@ -160,6 +156,19 @@ func (t *Ticket) images(ctx context.Context) error {
 			WithCode("unsupported_image_url").WithParam("messages")
 	}
 	return chat.FetchImages(ctx, images.Fetch)
+}
+
+// find gives the request's model, and keeps of the request's extras those that it takes.
+func (g *Gate) find(chat *protocol.ChatRequest) (*catalogue.Model, error) {
+	model, known := g.Models.Model(chat.Model)
+	if !known {
+		return nil, fault.New(fault.NotFound, "The model %q does not exist. GET /v1/models lists those that do.", chat.Model).
+			WithCode("model_not_found").WithParam("model")
+	}
+	if len(chat.Extras) > 0 {
+		chat.KeepExtras(model.Extras)
+	}
+	return model, nil
 }
 
 func noUnit() error {
@@ -208,3 +217,6 @@ func (t *Ticket) takeHold(ctx context.Context) (err error) {
 
 // Headers sets the headers that tell of the key's limits.
 func (t *Ticket) Headers(h http.Header) { t.lease.Headers(h) }
+
+// AnthropicHeaders sets the same in the form of Anthropic's API.
+func (t *Ticket) AnthropicHeaders(h http.Header) { t.lease.AnthropicHeaders(h) }

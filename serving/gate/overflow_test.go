@@ -1,0 +1,38 @@
+package gate_test
+
+import (
+	"net/http"
+	"testing"
+
+	"millrace/internal/ids"
+	"millrace/serving/gate"
+	"millrace/serving/gate/gatetest"
+	"millrace/serving/protocol"
+)
+
+// However an engine words it, the length of a prompt that is too long is known.
+func TestOverflowsTellThePrompt(t *testing.T) {
+	for body, want := range map[string]int64{
+		`{"error":{"message":"This model's maximum context length is 64 tokens. However, your request has 5000 input tokens. Please reduce the length of the input messages."}}`:                                       5000,
+		`{"message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the messages, 1000 in the completion)."}`:                                                         4000,
+		`{"error":{"message":"The decoder prompt (length 5000) is longer than the maximum model length of 4096."}}`:                                                                                                    5000,
+		`{"message":"Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a total of 5000 tokens: 4000 tokens from the input messages and 1000 tokens for the completion."}`: 4000,
+		`{"error":{"message":"The input (5000 tokens) is longer than the model's context length (4096 tokens)."}}`:                                                                                                     5000,
+		`{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_prompt_tokens":5000,"n_ctx":4096}}`:                                                     5000,
+		`{"error":{"message":"too much for the context length"}}`: 0,
+	} {
+		s := gatetest.New(t, gatetest.Options{Direct: true}, gatetest.NewEngine(t, gatetest.Refuse(http.StatusBadRequest, body)))
+		chat, err := protocol.DecodeChat([]byte(`{"model":"` + gatetest.ModelName + `","messages":[{"role":"user","content":"hi"}]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticket, err := s.Gate.Admit(t.Context(), gate.Request{ID: ids.New(), Caller: s.Caller, Chat: chat, Dialect: s.Dialect})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, ok := gate.OverflowOf(ticket.Serve(t.Context(), nil))
+		if !ok || o.Prompt != want || o.Window != s.Model.Context {
+			t.Errorf("%s: %v %+v, want %d", body, ok, o, want)
+		}
+	}
+}
