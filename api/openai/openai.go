@@ -49,8 +49,8 @@ func (a *API) Register(e *echo.Echo) {
 	e.Any(pathChat, handle(inference.Only(http.MethodPost, a.chat)))
 	e.Any(pathText, handle(inference.Only(http.MethodPost, a.text)))
 	e.Any(pathResponses, handle(inference.Only(http.MethodPost, a.responses)))
-	e.Any(pathModels, handle(inference.Only(http.MethodGet, a.listModels)))
-	e.Any(pathModels+"/*", handle(inference.Only(http.MethodGet, a.showModel)))
+	e.Any(pathModels, handleModels(a.listModels))
+	e.Any(pathModels+"/*", handleModels(a.showModel))
 	e.Any(prefix, handle(unknown))
 	e.Any(prefix+"/*", handle(unknown))
 }

@@ -8,10 +8,12 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"millrace/api/anthropic"
 	"millrace/api/inference"
 	"millrace/api/openai"
 	"millrace/api/problem"
@@ -90,9 +92,14 @@ func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 		if errors.As(err, &h) {
 			err = fault.New(fault.Method, "This method is not supported here.").WithCause(err)
 		}
+		if strings.HasPrefix(c.Request().URL.Path, anthropic.Prefix) {
+			problem.Anthropic(c.Response().Writer, c.Request(), err)
+			return
+		}
 		problem.OpenAI(c.Response().Writer, c.Request(), err)
 	}
 	(&openai.API{Gate: g, Door: inference.Door{Auth: auth, Clock: c.Clock}, Models: s.Catalogue, Prices: prices, Sealer: c.Master}).Register(e)
+	(&anthropic.API{Gate: g, Door: inference.Door{Auth: auth, Clock: c.Clock}, Models: s.Catalogue, Sealer: c.Master}).Register(e)
 	return &gateway{gate: g, log: log, purse: purse, handler: e}, nil
 }
 
