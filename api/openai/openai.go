@@ -18,6 +18,7 @@ import (
 	"millrace/serving/catalogue"
 	"millrace/serving/gate"
 	"millrace/serving/protocol"
+	"millrace/serving/responses"
 )
 
 // Models lists what customers may call: *catalogue.Catalogue.
@@ -28,11 +29,13 @@ type Models interface {
 
 // API serves the routes.
 type API struct {
-	Gate   *gate.Gate
-	Door   inference.Door
-	Models Models
-	Prices Prices
-	Sealer protocol.Sealer // of reasoning that clients keep
+	Gate      *gate.Gate
+	Door      inference.Door
+	Models    Models
+	Prices    Prices
+	Responses *responses.Service
+
+	sockets sockets
 }
 
 // The paths.
@@ -48,7 +51,11 @@ const (
 func (a *API) Register(e *echo.Echo) {
 	e.Any(pathChat, handle(inference.Only(http.MethodPost, a.chat)))
 	e.Any(pathText, handle(inference.Only(http.MethodPost, a.text)))
-	e.Any(pathResponses, handle(inference.Only(http.MethodPost, a.responses)))
+	e.Any(pathResponses, handle(a.createResponse))
+	e.Any(pathResponses+"/compact", handle(inference.Only(http.MethodPost, a.compact)))
+	e.Any(pathResponses+"/*", handle(a.keptResponse))
+	e.Any(pathConversations, handle(a.conversations))
+	e.Any(pathConversations+"/*", handle(a.conversations))
 	e.Any(pathModels, handleModels(a.listModels))
 	e.Any(pathModels+"/*", handleModels(a.showModel))
 	e.Any(prefix, handle(unknown))

@@ -16,6 +16,8 @@ import (
 
 	"millrace/api/inference"
 	"millrace/api/openai"
+	"millrace/api/problem"
+	"millrace/db"
 	"millrace/internal/clock"
 	"millrace/internal/fault"
 	"millrace/serving/engine"
@@ -23,6 +25,7 @@ import (
 	"millrace/serving/gate/gatetest"
 	"millrace/serving/protocol"
 	"millrace/serving/protocol/streamtest"
+	"millrace/serving/responses"
 	"millrace/tenants/keys"
 )
 
@@ -58,8 +61,13 @@ func newStand(t *testing.T, family engine.Family, engines ...*gatetest.Engine) *
 	t.Helper()
 	s := gatetest.New(t, gatetest.Options{Direct: true, Family: family}, engines...)
 	e := echo.New()
-	(&openai.API{Gate: s.Gate, Door: inference.Door{Auth: keyring{s.Caller}, Clock: clock.System}, Models: s.Models, Prices: pricelist{}, Sealer: master()}).Register(e)
+	(&openai.API{Gate: s.Gate, Door: inference.Door{Auth: keyring{s.Caller}, Clock: clock.System}, Models: s.Models, Prices: pricelist{}, Responses: kept(nil, s)}).Register(e)
 	return &stand{Stand: s, url: gatetest.Serve(t, e), t: t}
+}
+
+// kept is the memory of the Responses API; without a database it serves what is not stored.
+func kept(d *db.DB, s *gatetest.Stand) *responses.Service {
+	return responses.New(responses.Options{DB: d, Clock: clock.System, Gate: s.Gate, Sealer: master(), Frame: problem.OpenAIFrame})
 }
 
 // do sends a request with the good key and a JSON content type, both of which header can change.

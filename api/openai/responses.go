@@ -1,65 +1,102 @@
 package openai
 
 import (
+	"bytes"
 	"net/http"
+	"strings"
 
 	"millrace/api/inference"
-	"millrace/api/problem"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
-	"millrace/serving/gate"
-	"millrace/serving/protocol"
-	"millrace/serving/protocol/responses"
+	dialect "millrace/serving/protocol/responses"
+	"millrace/serving/responses"
 )
 
 const pathResponses = "/v1/responses"
 
-// responses answers POST /v1/responses.
-func (a *API) responses(w http.ResponseWriter, r *http.Request, id ids.ID) error {
+// createResponse answers POST /v1/responses; a GET there opens a WebSocket.
+func (a *API) createResponse(w http.ResponseWriter, r *http.Request, id ids.ID) error {
+	if r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return a.socket(w, r)
+	}
+	if r.Method != http.MethodPost {
+		return wrongMethod(w, r, http.MethodPost)
+	}
 	caller, body, err := a.Door.Enter(w, r)
 	if err != nil {
 		return err
 	}
 	defer inference.Give(body)
-	req, err := responses.Decode(body)
+	req, err := dialect.Decode(body)
 	if err != nil {
 		return err
 	}
-	if err := stateless(req); err != nil {
-		return err
+	if req.Background { // it outlives this request and its buffer
+		if req, err = dialect.Decode(bytes.Clone(body)); err != nil {
+			return err
+		}
 	}
-	seal := &protocol.ReasoningSeal{Sealer: a.Sealer, Org: caller.Org}
-	chat, err := req.Chat(&responses.Context{Seal: seal})
+	p, err := a.Responses.Prepare(r.Context(), responses.Call{ID: id, Caller: caller, Request: req, Session: inference.Session(r.Header)}, nil)
 	if err != nil {
 		return err
 	}
-	if chat.CacheKey == "" {
-		chat.CacheKey = inference.Session(r.Header)
+	if req.Background {
+		return a.startResponse(w, r, p)
 	}
-	answers := responses.Answers{Request: req, Now: a.Door.Clock.Now, Seal: seal}
-	ticket, err := a.Gate.Admit(r.Context(), gate.Request{ID: id, Caller: caller, Chat: chat, Dialect: responsesDialect(&answers)})
+	ticket, err := a.Gate.Admit(r.Context(), p.Admission(a.Responses))
 	if err != nil {
-		return responses.Translate(err)
+		return dialect.Translate(err)
 	}
-	inference.Warn(w.Header(), chat.Ignored)
+	inference.Warn(w.Header(), p.Chat.Ignored)
 	ticket.Headers(w.Header())
-	return responses.Translate(ticket.Serve(r.Context(), w))
+	return dialect.Translate(ticket.Serve(r.Context(), w))
 }
 
-func responsesDialect(answers *responses.Answers) *gate.Dialect {
-	return &gate.Dialect{Name: "responses", Prefix: responses.ResponsePrefix, Frame: problem.OpenAIFrame, Answer: answers.New}
-}
-
-// stateless refuses what needs a response that is kept.
-func stateless(req *responses.Request) error {
-	switch {
-	case req.Previous != "":
-		return fault.New(fault.NotFound, "Previous response with id %q not found.", inference.Shown(req.Previous)).
-			WithCode("previous_response_not_found").WithParam("previous_response_id")
-	case req.Conversation != "":
-		return fault.New(fault.NotFound, "Conversation with id %q not found.", inference.Shown(req.Conversation)).WithParam("conversation")
-	case req.Background:
-		return fault.New(fault.Invalid, "Responses are not made in the background here.").WithCode("unsupported_parameter").WithParam("background")
+// startResponse answers a request for a response in the background: with its object, or with its events as they come.
+func (a *API) startResponse(w http.ResponseWriter, r *http.Request, p *responses.Prepared) error {
+	object, err := a.Responses.Start(r.Context(), p)
+	if err != nil {
+		return dialect.Translate(err)
 	}
+	inference.Warn(w.Header(), p.Chat.Ignored)
+	if p.Request.Stream {
+		return a.Responses.Follow(r.Context(), p.Caller, ids.Format("resp", p.ID), -1, w)
+	}
+	return writeRaw(w, object)
+}
+
+// writeRaw answers with JSON that is there already.
+func writeRaw(w http.ResponseWriter, object []byte) error {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(object, '\n')) // a failed write means that the caller has gone
 	return nil
+}
+
+// compact answers POST /v1/responses/compact.
+func (a *API) compact(w http.ResponseWriter, r *http.Request, id ids.ID) error {
+	caller, body, err := a.Door.Enter(w, r)
+	if err != nil {
+		return err
+	}
+	defer inference.Give(body)
+	req, err := dialect.Decode(body)
+	if err != nil {
+		return err
+	}
+	admission, err := a.Responses.Compact(r.Context(), responses.Call{ID: id, Caller: caller, Request: req, Session: inference.Session(r.Header)})
+	if err != nil {
+		return err
+	}
+	ticket, err := a.Gate.Admit(r.Context(), admission)
+	if err != nil {
+		return dialect.Translate(err)
+	}
+	inference.Warn(w.Header(), admission.Chat.Ignored)
+	ticket.Headers(w.Header())
+	return dialect.Translate(ticket.Serve(r.Context(), w))
+}
+
+func wrongMethod(w http.ResponseWriter, r *http.Request, allowed ...string) error {
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	return fault.New(fault.Method, "%s takes %s, not %s.", inference.Shown(r.URL.Path), strings.Join(allowed, " or "), r.Method)
 }

@@ -97,6 +97,54 @@ type BalanceAlert struct {
 	UpdatedAt time.Time
 }
 
+type Batch struct {
+	OrgID            ids.ID
+	ID               ids.ID
+	ProjectID        ids.ID
+	KeyID            ids.ID
+	InputFileID      ids.ID
+	Endpoint         string
+	Model            string
+	CompletionWindow string
+	Metadata         *string
+	OutputSeconds    int64
+	Status           string
+	Outcome          string
+	Errors           *string
+	Total            int32
+	Completed        int32
+	Failed           int32
+	OutputFileID     *ids.ID
+	ErrorFileID      *ids.ID
+	CreatedAt        time.Time
+	ExpiresAt        time.Time
+	InProgressAt     *time.Time
+	FinalizingAt     *time.Time
+	CompletedAt      *time.Time
+	FailedAt         *time.Time
+	ExpiredAt        *time.Time
+	CancellingAt     *time.Time
+	CancelledAt      *time.Time
+	PauseCode        string
+	PauseMessage     string
+	NextAt           time.Time
+	LeaseTerm        int64
+	LeaseUntil       *time.Time
+}
+
+type BatchLine struct {
+	OrgID     ids.ID
+	BatchID   ids.ID
+	N         int32
+	CustomID  string
+	Start     int64
+	Size      int32
+	Attempt   int32
+	StartedAt *time.Time
+	State     string
+	Result    []byte
+}
+
 type BillingDetail struct {
 	OrgID         ids.ID
 	LegalName     string
@@ -159,6 +207,24 @@ type ControlToken struct {
 	CreatedBy string
 }
 
+type Conversation struct {
+	OrgID     ids.ID
+	ID        ids.ID
+	ProjectID ids.ID
+	CreatedAt time.Time
+	ExpiresAt time.Time
+	Metadata  string
+	LastItem  int64
+}
+
+type ConversationItem struct {
+	OrgID          ids.ID
+	ConversationID ids.ID
+	Position       int64
+	ItemID         string
+	Item           string
+}
+
 type CreditGrant struct {
 	OrgID          ids.ID
 	ID             ids.ID
@@ -213,6 +279,31 @@ type DunningHold struct {
 	SetNano     *int64
 	LimitsSet   int64
 	SuspendedAt *time.Time
+}
+
+type File struct {
+	OrgID     ids.ID
+	ID        ids.ID
+	ProjectID ids.ID
+	Purpose   string
+	Filename  string
+	Bytes     int64
+	Ready     bool
+	CreatedAt time.Time
+	ExpiresAt time.Time
+}
+
+type FileChunk struct {
+	OrgID  ids.ID
+	FileID ids.ID
+	N      int32
+	Body   []byte
+}
+
+type FileTotal struct {
+	OrgID ids.ID
+	Files int64
+	Bytes int64
 }
 
 type GatewayEpoch struct {
@@ -687,6 +778,30 @@ type Release struct {
 	Number    int32
 	State     string
 	CreatedAt time.Time
+}
+
+type Response struct {
+	OrgID          ids.ID
+	ID             ids.ID
+	ProjectID      ids.ID
+	CreatedAt      time.Time
+	ExpiresAt      time.Time
+	Status         string
+	PreviousID     *ids.ID
+	ConversationID *ids.ID
+	Input          string
+	Response       string
+	Background     bool
+	Streamed       bool
+	Owner          *ids.ID
+	AliveAt        *time.Time
+}
+
+type ResponseEvent struct {
+	OrgID      ids.ID
+	ResponseID ids.ID
+	FirstSeq   int64
+	Events     string
 }
 
 type Session struct {

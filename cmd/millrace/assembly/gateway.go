@@ -25,6 +25,7 @@ import (
 	"millrace/internal/money"
 	"millrace/serving/gate"
 	"millrace/serving/media"
+	"millrace/serving/responses"
 	"millrace/serving/route"
 	"millrace/tenants/keys"
 	"millrace/tenants/limits"
@@ -98,7 +99,12 @@ func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 		}
 		problem.OpenAI(c.Response().Writer, c.Request(), err)
 	}
-	(&openai.API{Gate: g, Door: inference.Door{Auth: auth, Clock: c.Clock}, Models: s.Catalogue, Prices: prices, Sealer: c.Master}).Register(e)
+	kept := responses.New(responses.Options{DB: c.DB, Clock: c.Clock, Gate: g, Sealer: c.Master, Frame: problem.OpenAIFrame})
+	s.serving.run("kept responses", kept.Run)
+	s.serving.onEnd("background responses", kept.Drain)
+	api := &openai.API{Gate: g, Door: inference.Door{Auth: auth, Clock: c.Clock}, Models: s.Catalogue, Prices: prices, Responses: kept}
+	s.serving.onEnd("WebSockets", api.Drain)
+	api.Register(e)
 	(&anthropic.API{Gate: g, Door: inference.Door{Auth: auth, Clock: c.Clock}, Models: s.Catalogue, Sealer: c.Master}).Register(e)
 	return &gateway{gate: g, log: log, purse: purse, handler: e}, nil
 }

@@ -16,6 +16,8 @@ type Context struct {
 	Items [][]byte                        // arrays of items of the turns before, oldest first
 	Seal  *protocol.ReasoningSeal         // opens what was sealed here; nil = nothing is
 	Find  func(id string) ([]byte, error) // a kept item by its id, nil when there is none; nil = none are kept
+	After []byte                          // an array of items that follow the request's own
+	Keep  string                          // items of the input are kept: what the ids end in that they get, nothing = they are not
 }
 
 // open gives what was sealed, the inside of a string; nil for anything else.
@@ -76,8 +78,14 @@ func (d *dialogue) build() error {
 		d.item = 0
 		d.begin()
 		d.put(`{"role":"user","content":`, func(b []byte) []byte { return append(b, in...) }, `}`)
+		d.keep(append(append([]byte(`{"role":"user","content":`), in...), '}'))
 	default:
 		if err := d.items(in, true); err != nil {
+			return err
+		}
+	}
+	if d.before.After != nil {
+		if err := d.items(d.before.After, false); err != nil {
 			return err
 		}
 	}

@@ -12,14 +12,18 @@ func (s *Stream) Fail(dst, frame []byte) []byte {
 	}
 	s.failed = true
 	f := readFrame(frame)
+	dst = s.errorEvent(dst, f)
+	s.state.status, s.state.fault = Failed, f.appendError(nil)
+	s.keep()
+	return s.whole(dst, "response.failed")
+}
+
+func (s *Stream) errorEvent(dst []byte, f frame) []byte {
 	dst = append(append(s.open(dst, "error"), `,"code":`...), f.code...)
 	dst = append(append(append(append(dst, `,"message":`...), f.message...), `,"param":`...), f.param...)
 	dst = append(append(append(append(dst, `,"error":{"type":`...), f.kind...), `,"code":`...), f.code...)
 	dst = append(append(append(append(dst, `,"message":`...), f.message...), `,"param":`...), f.param...)
-	dst = append(append(dst, '}'), closeEvent...)
-	s.state.status, s.state.fault = Failed, f.appendError(nil)
-	s.keep()
-	return s.whole(dst, "response.failed")
+	return append(append(dst, '}'), closeEvent...)
 }
 
 // frame is an error of the pipeline: raw JSON values.
@@ -51,4 +55,19 @@ func (f *frame) appendError(dst []byte) []byte {
 	}
 	dst = append(append(append(dst, `{"code":`...), code...), `,"message":`...)
 	return append(append(dst, f.message...), '}')
+}
+
+// Failure is how the stored events of a response end that nobody will finish: an error event and the failed response, the
+// first of which has the given number.
+func Failure(seq int64, frame, object []byte) []byte {
+	s := Stream{seq: seq}
+	told := func(dst []byte, kind string, object []byte) []byte {
+		return append(append(append(s.open(dst, kind), `,"response":`...), object...), closeEvent...)
+	}
+	var dst []byte
+	if seq == 0 {
+		begun := WithStatus(object, InProgress, []byte("null"))
+		dst = told(told(dst, "response.created", begun), "response.in_progress", begun)
+	}
+	return told(s.errorEvent(dst, readFrame(frame)), "response.failed", object)
 }

@@ -23,6 +23,8 @@ type dialogue struct {
 	turn    turn
 	images  []byte // parts that tool outputs hold: only a user's message can carry them
 	callIDs map[string]bool
+	found   []byte // the item that the latest reference names
+	loose   bool   // items by themselves: an output's call may stand elsewhere
 }
 
 // turn is an assistant message in the making: insides of strings, and elements of tool_calls.
@@ -46,8 +48,14 @@ func (d *dialogue) items(list []byte, own bool) error {
 		if err := d.read(e.Value); err != nil {
 			return within(at("input", i), err)
 		}
+		if item := e.Value; own {
+			if d.found != nil {
+				item, d.found = d.found, nil
+			}
+			d.keep(item)
+		}
 	}
-	if i == 0 && own && len(d.before.Items) == 0 {
+	if i == 0 && own && len(d.before.Items) == 0 && !d.loose {
 		return wantType("input", "a string or an array of at least one item")
 	}
 	return nil
@@ -133,6 +141,7 @@ func (d *dialogue) reference(raw []byte) error {
 	if f, err := fields(item, "type"); err != nil || text(f[0]) == "item_reference" {
 		return fmt.Errorf("responses: a stored item that is a reference: %w", err)
 	}
+	d.found = item
 	return d.read(item)
 }
 

@@ -14,9 +14,12 @@ type Answers struct {
 	Request *Request
 	Now     func() time.Time
 	Seal    *protocol.ReasoningSeal    // of reasoning that the client asked to get sealed; nil = nothing is
-	Keep    func(response []byte) bool // stores the finished response object before the client is told; nil = it is not stored
+	Keep    func(response []byte) bool // is given the response object that ended before the client is, and says whether it was stored; nil = nothing is kept
 	echo    []byte
 }
+
+// stores reports whether the response is to be found later.
+func (a *Answers) stores() bool { return a.Keep != nil && a.Request.Store }
 
 // New makes one attempt's answer.
 func (a *Answers) New(stream bool, p protocol.AnswerParams) protocol.Answer {

@@ -37,6 +37,7 @@ type Request struct {
 	Input        []byte // raw: a string or an array of items
 	Metadata     []byte // raw
 	Ignored      []string
+	Kept         []byte // array: the input's items as they are kept, once Chat has been asked to keep them
 
 	Encrypted bool // include: reasoning.encrypted_content
 	Content   bool // include: reasoning.content

@@ -29,7 +29,7 @@ const maxKept = 64 << 10
 func newStream(a *Answers, p protocol.AnswerParams) *Stream {
 	s := streams.Get().(*Stream)
 	s.turn.Reset(&p)
-	*s = Stream{of: a, p: p, form: newForm(a, &p), turn: s.turn, state: state{status: InProgress, output: s.state.output[:0], kept: a.Keep != nil},
+	*s = Stream{of: a, p: p, form: newForm(a, &p), turn: s.turn, state: state{status: InProgress, output: s.state.output[:0], kept: a.stores()},
 		single: s.single[:0]}
 	return s
 }
@@ -222,6 +222,6 @@ func (s *Stream) End(dst []byte) []byte {
 func (s *Stream) keep() {
 	if s.of.Keep != nil {
 		s.single = s.of.appendObject(s.single[:0], &s.p, &s.state)
-		s.state.kept = s.of.Keep(s.single)
+		s.state.kept = s.of.Keep(s.single) && s.of.stores()
 	}
 }

@@ -49,10 +49,10 @@ func (w *Whole) Fail(dst, _ []byte) []byte { return dst }
 // Finish implements protocol.Answer. A response is stored before the client sees any of it.
 func (w *Whole) Finish(dst []byte, u *usage.Vector) []byte {
 	s := outcome(w.turn.Finish)
-	s.usage, s.output, s.kept = u, w.appendOutput(nil), w.of.Keep != nil
+	s.usage, s.output, s.kept = u, w.appendOutput(nil), w.of.stores()
 	from := len(dst)
 	dst = w.of.appendObject(dst, &w.p, &s)
-	if w.of.Keep != nil && !w.of.Keep(dst[from:]) {
+	if w.of.Keep != nil && !w.of.Keep(dst[from:]) && s.kept {
 		s.kept = false
 		dst = w.of.appendObject(dst[:from], &w.p, &s)
 	}

@@ -1,0 +1,134 @@
+package responses
+
+import (
+	"strconv"
+
+	"millrace/serving/engine/scan"
+)
+
+// idPrefixes are of the ids that kept items get.
+var idPrefixes = map[string]string{"message": messagePrefix, "reasoning": reasoningPrefix, "function_call": callPrefix, "function_call_output": "fco_",
+	"custom_tool_call": customPrefix, "custom_tool_call_output": "ctco_", "compaction": compactionPrefix}
+
+const compactionPrefix = "cmp_"
+
+// keep adds an item to what is kept of the input.
+func (d *dialogue) keep(raw []byte) {
+	if d.before.Keep == "" {
+		return
+	}
+	kept := d.q.Kept
+	if len(kept) == 0 {
+		kept = append(kept, '[')
+	} else {
+		kept[len(kept)-1] = ','
+	}
+	d.q.Kept = append(appendKept(kept, raw, d.before.Keep+"_in"+strconv.Itoa(d.item)), ']')
+}
+
+// KeepItems gives items as they are kept, or says what is wrong with one. Each gets an id that ends in suffix and its place.
+func KeepItems(list []byte, suffix string, c *Context) ([]byte, error) {
+	in := *c
+	in.Keep = suffix
+	q := &Request{}
+	d := dialogue{q: q, before: &in, loose: true}
+	if !isArray(list) {
+		return nil, wantType("items", "an array of items")
+	}
+	if err := d.items(list, true); err != nil {
+		return nil, err
+	}
+	return q.Kept, nil
+}
+
+// appendKept appends an item with what a list of items shows of each: id, type and status, a message's content as parts.
+func appendKept(dst, raw []byte, suffix string) []byte {
+	f, err := fields(raw, "id", "type", "role", "status", "content")
+	if err != nil {
+		return append(dst, "null"...)
+	}
+	kind := text(f[1])
+	if kind == "" {
+		kind = "message"
+	}
+	dst = append(dst, `{"id":`...)
+	if isString(f[0]) && len(f[0]) > len(`""`) {
+		dst = append(dst, f[0]...)
+	} else {
+		prefix, known := idPrefixes[kind]
+		if !known {
+			prefix = "item_"
+		}
+		dst = scan.Quote(dst, prefix+suffix)
+	}
+	dst = scan.Quote(append(dst, `,"type":`...), kind)
+	if f[3] == nil && kind != "reasoning" && kind != "compaction" {
+		dst = append(dst, `,"status":"completed"`...)
+	}
+	m := scan.Object(raw)
+	for m.Next() {
+		switch name := string(m.Key); {
+		case name == "id" || name == "type":
+		case name == "content" && kind == "message" && isString(m.Value):
+			part := "input_text"
+			if text(f[2]) == "assistant" {
+				part = "output_text"
+			}
+			dst = append(append(append(dst, `,"content":[{"type":"`...), part...), `","text":`...)
+			if dst = append(dst, m.Value...); part == "output_text" {
+				dst = append(dst, `,"annotations":[],"logprobs":[]`...)
+			}
+			dst = append(dst, `}]`...)
+		default:
+			dst = append(append(dst, ','), raw[m.Start:m.End]...)
+		}
+	}
+	return append(dst, '}')
+}
+
+// Elements are the elements of an array.
+func Elements(array []byte) (list [][]byte) {
+	e := scan.Array(array)
+	for e.Next() {
+		list = append(list, e.Value)
+	}
+	return list
+}
+
+// Member is a member of an object, raw; nil = absent or null.
+func Member(object []byte, name string) []byte {
+	f, err := fields(object, name)
+	if err != nil {
+		return nil
+	}
+	return f[0]
+}
+
+// Text is a string of JSON decoded, "" for anything else.
+func Text(raw []byte) string { return text(raw) }
+
+// WithStatus gives a response object another status, and an error where there is one.
+func WithStatus(object []byte, status string, err []byte) []byte {
+	out := append(make([]byte, 0, len(object)+len(err)+32), '{')
+	m := scan.Object(object)
+	for m.Next() {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		switch name := string(m.Key); {
+		case name == "status":
+			out = scan.Quote(append(out, `"status":`...), status)
+		case name == "error" && err != nil:
+			out = append(append(out, `"error":`...), err...)
+		default:
+			out = append(out, object[m.Start:m.End]...)
+		}
+	}
+	return append(out, '}')
+}
+
+// ErrorOf is the error of a response object for an error frame of the pipeline.
+func ErrorOf(frame []byte) []byte {
+	f := readFrame(frame)
+	return f.appendError(nil)
+}

@@ -1,0 +1,266 @@
+package responses
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"millrace/db"
+	"millrace/db/q"
+	"millrace/internal/fault"
+	"millrace/internal/ids"
+	"millrace/serving/gate"
+	dialect "millrace/serving/protocol/responses"
+)
+
+// Times of background responses.
+const (
+	beatEvery = 2 * time.Second
+	// deadAfter is how long an owner may be silent: then its responses are given up. A database that is away for so long
+	// costs them too.
+	deadAfter    = 45 * time.Second
+	rescueRows   = 100
+	cancelWait   = 10 * time.Second // for runs to end once they were cancelled at the end of a drain
+	settleWithin = 10 * time.Second // to write how a run ended
+)
+
+// run is one response being made here.
+type run struct {
+	p       *Prepared
+	cancel  context.CancelFunc
+	events  *journal
+	queued  []byte // the object it began as
+	written bool   // its end was stored
+	stored  bool   // its row is there; under the service's lock
+}
+
+// Start makes a response in the background, and gives its object as it stands: queued. The request's ctx may end.
+func (s *Service) Start(ctx context.Context, p *Prepared) ([]byte, error) {
+	ctx = context.WithoutCancel(ctx)
+	ticket, err := s.o.Gate.Admit(ctx, p.Admission(s))
+	if err != nil {
+		return nil, err
+	}
+	running, cancel := context.WithCancel(context.Background())
+	r := &run{p: p, cancel: cancel, queued: p.Answers.Queued(ids.Format("resp", p.ID), s.now())}
+	r.events = newJournal(s, p)
+	p.Answers.Keep = func(response []byte) bool { return s.keepRun(r, response) }
+	err = s.enter(r)
+	if err == nil {
+		err = s.write(ctx, p.Caller.Org, func(rows *q.Queries) error { return s.insert(ctx, rows, p, r.queued, dialect.Queued) })
+		if err != nil {
+			s.leave(r)
+		} else {
+			s.begun(r)
+		}
+	}
+	if err != nil {
+		cancel()
+		_ = r.events.close(ctx) // nothing came
+		discard(ticket)         // it must be used up: nothing reaches an engine any more
+		return nil, err
+	}
+	go func() { // its owner is the service: Drain waits for it
+		defer s.leave(r)
+		defer cancel()
+		s.make(running, r, ticket)
+	}()
+	return r.queued, nil
+}
+
+// discard ends a ticket whose request came to nothing.
+func discard(t *gate.Ticket) {
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = t.Serve(gone, &journal{head: http.Header{}})
+}
+
+func (s *Service) enter(r *run) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.draining:
+		return fault.New(fault.Unavailable, "This gateway is shutting down. Try again.").WithCode("shutting_down").WithRetryAfter(time.Second)
+	case len(s.runs) >= maxRuns:
+		return fault.New(fault.Unavailable, "Too many responses are made in the background just now. Try again.").WithRetryAfter(time.Second)
+	}
+	s.runs[r.p.ID] = r
+	s.tasks.Add(1)
+	return nil
+}
+
+// begun says that other processes can see the run.
+func (s *Service) begun(r *run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.stored = true
+}
+
+func (s *Service) leave(r *run) {
+	s.mu.Lock()
+	delete(s.runs, r.p.ID)
+	s.mu.Unlock()
+	s.tasks.Done()
+}
+
+// make sees one run to its end.
+func (s *Service) make(ctx context.Context, r *run, ticket *gate.Ticket) {
+	first, err := s.finish(ctx, r.p.Caller.Org, r.p.ID, dialect.InProgress, dialect.WithStatus(r.queued, dialect.InProgress, nil))
+	if err == nil && !first {
+		r.cancel() // it was cancelled while it was queued
+	}
+	err = errors.Join(err, Serve(ctx, ticket, r.events))
+	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
+	defer cancel()
+	if err := r.events.close(settling); err != nil {
+		slog.Error("events of a background response could not be stored", "request_id", ids.Format(ids.Request, r.p.ID), "cause", err)
+	}
+	if r.written {
+		return
+	}
+	if err == nil {
+		err = fault.New(fault.Unavailable, "The gateway that made this response has shut down. Try again.").WithCause(ctx.Err())
+	}
+	if _, err := s.fail(settling, r.p.Caller.Org, r.p.ID, r.queued, r.p.Request.Stream, err); err != nil {
+		slog.Error("the end of a background response could not be stored", "request_id", ids.Format(ids.Request, r.p.ID), "cause", err)
+	}
+}
+
+// Serve uses a ticket up where no connection can be cut: an answer that must not look whole is an error.
+func Serve(ctx context.Context, t *gate.Ticket, w http.ResponseWriter) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			if cut, ok := p.(error); !ok || !errors.Is(cut, http.ErrAbortHandler) {
+				panic(p)
+			}
+			err = fault.New(fault.Unavailable, "The answer could not be accounted for. Try again.")
+		}
+	}()
+	return t.Serve(ctx, w)
+}
+
+// keepRun stores how a run ended. Cancelled ones keep that as their end.
+func (s *Service) keepRun(r *run, response []byte) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), keepTimeout)
+	defer cancel()
+	err := s.write(ctx, r.p.Caller.Org, func(rows *q.Queries) error {
+		n, err := rows.ResponseUpdate(ctx, q.ResponseUpdateParams{OrgID: r.p.Caller.Org, ID: r.p.ID, Status: dialect.Text(dialect.Member(response, "status")),
+			Response: string(bytes.TrimSpace(response)), AliveAt: s.now()})
+		if err != nil || n == 0 {
+			return err
+		}
+		return s.extend(ctx, rows, r.p, response)
+	})
+	if err != nil {
+		slog.Error("a background response could not be stored", "request_id", ids.Format(ids.Request, r.p.ID), "cause", err)
+		return false
+	}
+	r.written = true
+	return true
+}
+
+// fail ends a response that nobody will finish.
+func (s *Service) fail(ctx context.Context, org, id ids.ID, object []byte, streamed bool, why error) (first bool, err error) {
+	failed := dialect.WithStatus(object, dialect.Failed, dialect.ErrorOf(s.o.Frame(why)))
+	if first, err = s.finish(ctx, org, id, dialect.Failed, failed); err != nil || !first || !streamed {
+		return first, err
+	}
+	return true, s.appendFailure(ctx, org, id, s.o.Frame(why), failed)
+}
+
+// stop ends a run, if it is here.
+func (s *Service) stop(id ids.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.runs[id]; r != nil {
+		r.cancel()
+	}
+}
+
+// Beat says that this process's runs are alive, and ends those that were ended elsewhere: cancelled or deleted.
+func (s *Service) Beat(ctx context.Context) error {
+	s.mu.Lock()
+	mine := make([]ids.ID, 0, len(s.runs))
+	for id, r := range s.runs {
+		if r.stored {
+			mine = append(mine, id)
+		}
+	}
+	s.mu.Unlock()
+	if len(mine) == 0 {
+		return nil
+	}
+	live := map[ids.ID]bool{}
+	err := s.o.DB.InTx(ctx, db.System(), func(tx pgx.Tx) error {
+		clear(live)
+		rows, err := q.New(tx).ResponsesAlive(ctx, q.ResponsesAliveParams{Now: s.now(), Owner: &s.owner})
+		for _, id := range rows {
+			live[id] = true
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range mine {
+		if !live[id] {
+			s.stop(id) // one that has just ended does not mind
+		}
+	}
+	return nil
+}
+
+// Rescue ends the orphans: responses whose process has fallen silent.
+func (s *Service) Rescue(ctx context.Context) error {
+	var orphans []q.ResponsesOrphanedRow
+	err := s.o.DB.InTx(ctx, db.System(), func(tx pgx.Tx) (err error) {
+		orphans, err = q.New(tx).ResponsesOrphaned(ctx, q.ResponsesOrphanedParams{SilentSince: s.now().Add(-deadAfter), MaxRows: rescueRows})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, o := range orphans {
+		gone := fault.New(fault.Unavailable, "The gateway that made this response is gone. Try again.")
+		if _, err := s.fail(ctx, o.OrgID, o.ID, []byte(o.Response), o.Streamed, gone); err != nil {
+			return fmt.Errorf("ending an orphan: %w", err)
+		}
+	}
+	return nil
+}
+
+// Drain starts no more runs and waits until those that run have ended; when ctx ends first they are cancelled and end as failed.
+func (s *Service) Drain(ctx context.Context) error {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	ended := make(chan struct{})
+	go func() { // ends with the last run, which the cancelling below sees to
+		s.tasks.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	for _, r := range s.runs {
+		r.cancel()
+	}
+	s.mu.Unlock()
+	bound := time.NewTimer(cancelWait)
+	defer bound.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-bound.C:
+		return errors.New("responses: background responses did not end in time")
+	}
+}

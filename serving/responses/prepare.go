@@ -1,0 +1,232 @@
+package responses
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"regexp"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"millrace/db/q"
+	"millrace/internal/fault"
+	"millrace/internal/ids"
+	"millrace/serving/gate"
+	"millrace/serving/protocol"
+	dialect "millrace/serving/protocol/responses"
+)
+
+// Prepared is a request with all that it continues from.
+type Prepared struct {
+	Call
+	Chat    *protocol.ChatRequest
+	Answers *dialect.Answers
+
+	before [][]byte // arrays of items of the turns before
+}
+
+// Admission is what the gate is asked.
+func (p *Prepared) Admission(s *Service) gate.Request {
+	return gate.Request{ID: p.ID, Caller: p.Caller, Chat: p.Chat, Dialect: &gate.Dialect{Name: "responses", Prefix: dialect.ResponsePrefix,
+		Frame: s.o.Frame, Answer: p.Answers.New}}
+}
+
+// Prepare finds what the request continues from and writes the request for the engines. last is what a connection
+// remembers of its latest response; nil = nothing.
+func (s *Service) Prepare(ctx context.Context, c Call, last *Last) (*Prepared, error) {
+	p, err := s.prepare(ctx, c, last, nil)
+	if err != nil {
+		return nil, err
+	}
+	p.Answers = &dialect.Answers{Request: c.Request, Now: s.o.Clock.Now, Seal: s.seal(&c)}
+	if c.Request.Store || c.Request.Conversation != "" || last != nil {
+		p.Answers.Keep = func(response []byte) bool { return s.keep(p, response, last) }
+	}
+	return p, nil
+}
+
+// Compact prepares a compaction: the same conversation, at whose end the model is asked for a summary.
+func (s *Service) Compact(ctx context.Context, c Call) (gate.Request, error) {
+	c.Request.Stream, c.Request.Store = false, false
+	p, err := s.prepare(ctx, c, nil, []byte(dialect.Summarize))
+	if err != nil {
+		return gate.Request{}, err
+	}
+	compactions := dialect.Compactions{Seal: s.seal(&c)}
+	return gate.Request{ID: c.ID, Caller: c.Caller, Chat: p.Chat, Dialect: &gate.Dialect{Name: "responses", Prefix: dialect.ResponsePrefix,
+		Frame: s.o.Frame, Answer: compactions.New}}, nil
+}
+
+func (s *Service) prepare(ctx context.Context, c Call, last *Last, after []byte) (p *Prepared, err error) {
+	p = &Prepared{Call: c}
+	req := c.Request
+	switch {
+	case last.is(req.Previous):
+		p.before = last.items
+	case req.Previous != "":
+		p.before, err = s.chain(ctx, &c)
+	case req.Conversation != "":
+		p.before, err = s.conversationItems(ctx, &c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	from := dialect.Context{Items: p.before, Seal: s.seal(&c), After: after, Find: func(id string) ([]byte, error) { return s.find(ctx, p, id) }}
+	if req.Store || req.Conversation != "" || last != nil {
+		from.Keep = hex.EncodeToString(c.ID[:])
+	}
+	if p.Chat, err = req.Chat(&from); err != nil {
+		return nil, err
+	}
+	if p.Chat.CacheKey == "" {
+		p.Chat.CacheKey = c.Session
+	}
+	return p, nil
+}
+
+// chain is the items of the previous response and of all before it.
+func (s *Service) chain(ctx context.Context, c *Call) (items [][]byte, err error) {
+	id := responseID(c.Request.Previous)
+	var rows []q.ResponseChainRow
+	if id != ids.Nil {
+		err = s.read(ctx, c.Caller.Org, func(all *q.Queries) error {
+			rows, err = all.ResponseChain(ctx, q.ResponseChainParams{OrgID: c.Caller.Org, ProjectID: c.Caller.Project, ID: id, Now: s.now(), MaxDepth: maxChain})
+			return err
+		})
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case len(rows) == 0:
+		return nil, previousNotFound(c.Request.Previous)
+	case len(rows) == maxChain:
+		return nil, fault.New(fault.Invalid, "The chain of previous responses is longer than %d: send the conversation as input, or compact it.", maxChain).
+			WithParam("previous_response_id")
+	case rows[0].PreviousID != nil: // a link is gone: without it the model would answer to something else
+		return nil, previousNotFound("resp_" + hex.EncodeToString(rows[0].PreviousID[:]))
+	}
+	for _, r := range rows {
+		if !ended(r.Status) {
+			return nil, fault.New(fault.Invalid, "The previous response is still being made: wait until it has ended.").WithParam("previous_response_id")
+		}
+		items = append(items, []byte(r.Input), dialect.Member([]byte(r.Response), "output"))
+	}
+	return items, nil
+}
+
+func ended(status string) bool { return status != dialect.Queued && status != dialect.InProgress }
+
+// itemID is the form of the ids that items get here: the response, then the item's place in its input or output.
+var itemID = regexp.MustCompile(`^[a-z]+_([0-9a-f]{32})_(in)?([0-9]{1,6})$`)
+
+// find gives an item that a request refers to by its id; nil = there is none.
+func (s *Service) find(ctx context.Context, p *Prepared, id string) ([]byte, error) {
+	for _, list := range p.before {
+		for _, item := range dialect.Elements(list) {
+			if dialect.Text(dialect.Member(item, "id")) == id {
+				return item, nil
+			}
+		}
+	}
+	place := itemID.FindStringSubmatch(id)
+	if place == nil {
+		return nil, nil
+	}
+	row, err := s.row(ctx, &p.Call, responseID("resp_"+place[1]))
+	if err != nil || row == nil {
+		return nil, err
+	}
+	list := dialect.Member([]byte(row.Response), "output")
+	if place[2] != "" {
+		list = []byte(row.Input)
+	}
+	n, _ := strconv.Atoi(place[3])
+	if items := dialect.Elements(list); n < len(items) && dialect.Text(dialect.Member(items[n], "id")) == id {
+		return items[n], nil
+	}
+	return nil, nil
+}
+
+// row finds a response of the caller's project; nil = there is none.
+func (s *Service) row(ctx context.Context, c *Call, id ids.ID) (found *q.ResponseByIDRow, err error) {
+	if id == ids.Nil {
+		return nil, nil
+	}
+	err = s.read(ctx, c.Caller.Org, func(rows *q.Queries) error {
+		r, err := rows.ResponseByID(ctx, q.ResponseByIDParams{OrgID: c.Caller.Org, ProjectID: c.Caller.Project, ID: id, Now: s.now()})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		found = &r
+		return err
+	})
+	return found, err
+}
+
+// keep stores a response that has ended, before its client is told. A failure is told as store: false.
+func (s *Service) keep(p *Prepared, response []byte, last *Last) bool {
+	last.keep(p, response)
+	if !p.Request.Store && p.Request.Conversation == "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), keepTimeout)
+	defer cancel()
+	err := s.write(ctx, p.Caller.Org, func(rows *q.Queries) error {
+		if p.Request.Store {
+			if err := s.insert(ctx, rows, p, response, dialect.Text(dialect.Member(response, "status"))); err != nil {
+				return err
+			}
+		}
+		return s.extend(ctx, rows, p, response)
+	})
+	if err != nil {
+		slog.Error("a response could not be stored", "request_id", ids.Format(ids.Request, p.ID), "cause", err)
+	}
+	return err == nil && p.Request.Store
+}
+
+func (s *Service) insert(ctx context.Context, rows *q.Queries, p *Prepared, response []byte, status string) error {
+	in := q.ResponseInsertParams{OrgID: p.Caller.Org, ID: p.ID, ProjectID: p.Caller.Project, CreatedAt: s.now(), ExpiresAt: s.now().Add(Retention), Status: status,
+		Input: "[]", Response: string(bytes.TrimSpace(response))}
+	if len(p.Request.Kept) > 0 {
+		in.Input = string(p.Request.Kept)
+	}
+	if id := responseID(p.Request.Previous); id != ids.Nil {
+		in.PreviousID = &id
+	}
+	if id := conversationID(p.Request.Conversation); id != ids.Nil {
+		in.ConversationID = &id
+	}
+	if p.Request.Background {
+		now := s.now()
+		in.Background, in.Streamed, in.Owner, in.AliveAt = true, p.Request.Stream, &s.owner, &now
+	}
+	return rows.ResponseInsert(ctx, in)
+}
+
+// Last is what a connection remembers of its latest response, so that it can be continued without being stored. One
+// goroutine. A nil Last remembers nothing.
+type Last struct {
+	id    string
+	items [][]byte
+}
+
+func (l *Last) is(id string) bool { return l != nil && id != "" && l.id == id }
+
+func (l *Last) keep(p *Prepared, response []byte) {
+	if l == nil {
+		return
+	}
+	l.Forget()
+	if status := dialect.Text(dialect.Member(response, "status")); status != dialect.Completed && status != dialect.Incomplete {
+		return
+	}
+	l.id = dialect.Text(dialect.Member(response, "id"))
+	l.items = append(append([][]byte(nil), p.before...), p.Request.Kept, bytes.Clone(dialect.Member(response, "output")))
+}
+
+// Forget drops what is remembered: a continuation that failed must not be tried from it again.
+func (l *Last) Forget() { l.id, l.items = "", nil }
