@@ -1,0 +1,109 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"millrace/db/q"
+)
+
+// flight is the lines of one batch that run now.
+type flight struct {
+	lines   sync.WaitGroup
+	running atomic.Int32
+	ctx     context.Context // of the requests
+	callOff context.CancelFunc
+}
+
+// lines runs every line that has no result. nil: there are none left.
+func (h *hold) lines(ctx context.Context) error {
+	for {
+		f := &flight{}
+		f.ctx, f.callOff = context.WithCancel(ctx)
+		started, err := h.start(ctx, f)
+		h.land(f)
+		f.callOff()
+		if err == nil {
+			err = h.cause() // a line may have met what pauses the batch
+		}
+		if err != nil || started == 0 {
+			return errors.Join(err, context.Cause(ctx))
+		}
+	}
+}
+
+// start starts lines in their order, as there is room.
+func (h *hold) start(ctx context.Context, f *flight) (started int, err error) {
+	for after := int32(0); ; {
+		var page []q.WaitingLinesRow
+		if err := h.runner.store.in(ctx, h.batch.OrgID, func(rows *q.Queries) (err error) {
+			page, err = rows.WaitingLines(ctx, q.WaitingLinesParams{OrgID: h.batch.OrgID, BatchID: h.batch.ID, After: after, MaxRows: pageLines})
+			return err
+		}); err != nil || len(page) == 0 {
+			return started, err
+		}
+		for _, l := range page {
+			if err := h.await(ctx, f); err != nil {
+				return started, err
+			}
+			started++
+			after = l.N
+			f.running.Add(1)
+			f.lines.Go(func() {
+				v := h.line(ctx, f.ctx, l)
+				f.running.Add(-1)
+				h.runner.rooms.give(h.batch.Model, v)
+			})
+		}
+	}
+}
+
+// await waits for room for a line.
+func (h *hold) await(ctx context.Context, f *flight) error {
+	for {
+		if err := h.cause(); err != nil {
+			return err
+		}
+		if f.running.Load() < maxPerBatch && h.runner.take(h.batch.Model) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(slotPoll):
+		}
+	}
+}
+
+// land waits for the lines in flight. When the batch has ended they have a while, when the gateway ends the time that it
+// has; then they are called off.
+func (h *hold) land(f *flight) {
+	landed := make(chan struct{})
+	go func() { // ends with the lines, which end with the call
+		f.lines.Wait()
+		close(landed)
+	}()
+	tick := time.NewTicker(slotPoll)
+	defer tick.Stop()
+	var over time.Time // when the batch ended
+	for {
+		select {
+		case <-landed:
+			return
+		case <-h.runner.cut:
+			f.callOff()
+			<-landed
+			return
+		case now := <-tick.C:
+			if cause := h.cause(); over.IsZero() && (errors.Is(cause, errCancelled) || errors.Is(cause, errExpired)) {
+				over = now
+			}
+			if !over.IsZero() && now.Sub(over) >= h.runner.Grace {
+				f.callOff()
+			}
+		}
+	}
+}
