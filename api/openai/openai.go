@@ -15,6 +15,7 @@ import (
 	"millrace/api/problem"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
+	"millrace/serving/batch"
 	"millrace/serving/catalogue"
 	"millrace/serving/gate"
 	"millrace/serving/protocol"
@@ -34,6 +35,7 @@ type API struct {
 	Models    Models
 	Prices    Prices
 	Responses *responses.Service
+	Batches   *batch.Store
 
 	sockets sockets
 }
@@ -51,11 +53,16 @@ const (
 func (a *API) Register(e *echo.Echo) {
 	e.Any(pathChat, handle(inference.Only(http.MethodPost, a.chat)))
 	e.Any(pathText, handle(inference.Only(http.MethodPost, a.text)))
+	e.Any(pathEmbeddings, handle(inference.Only(http.MethodPost, a.embeddings)))
 	e.Any(pathResponses, handle(a.createResponse))
 	e.Any(pathResponses+"/compact", handle(inference.Only(http.MethodPost, a.compact)))
 	e.Any(pathResponses+"/*", handle(a.keptResponse))
 	e.Any(pathConversations, handle(a.conversations))
 	e.Any(pathConversations+"/*", handle(a.conversations))
+	e.Any(pathFiles, handle(a.files))
+	e.Any(pathFiles+"/*", handle(a.oneFile))
+	e.Any(pathBatches, handle(a.batches))
+	e.Any(pathBatches+"/*", handle(a.oneBatch))
 	e.Any(pathModels, handleModels(a.listModels))
 	e.Any(pathModels+"/*", handleModels(a.showModel))
 	e.Any(prefix, handle(unknown))

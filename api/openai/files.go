@@ -1,0 +1,337 @@
+package openai
+
+import (
+	"errors"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"millrace/api/inference"
+	"millrace/internal/download"
+	"millrace/internal/fault"
+	"millrace/internal/ids"
+	"millrace/serving/batch"
+	"millrace/tenants/keys"
+)
+
+// Paths of files.
+const (
+	pathFiles = "/v1/files"
+	content   = "/content"
+)
+
+// Limits of an upload's form.
+const (
+	maxFormField = 1 << 10 // bytes of a value that is no file
+	maxFormParts = 16
+	formOverhead = 64 << 10 // bytes around the file
+)
+
+// file is a file as OpenAI shows it.
+type file struct {
+	ID        string `json:"id"`
+	Object    string `json:"object"`
+	Bytes     int64  `json:"bytes"`
+	CreatedAt int64  `json:"created_at"`
+	ExpiresAt int64  `json:"expires_at"`
+	Filename  string `json:"filename"`
+	Purpose   string `json:"purpose"`
+	Status    string `json:"status"`
+}
+
+func shownFile(f batch.File) file {
+	return file{ID: batch.FormatFile(f.ID), Object: "file", Bytes: f.Bytes, CreatedAt: f.CreatedAt.Unix(), ExpiresAt: f.ExpiresAt.Unix(),
+		Filename: f.Filename, Purpose: f.Purpose, Status: "processed"}
+}
+
+// list is a page of a list.
+type list[T any] struct {
+	Object  string  `json:"object"`
+	Data    []T     `json:"data"`
+	FirstID *string `json:"first_id"`
+	LastID  *string `json:"last_id"`
+	HasMore bool    `json:"has_more"`
+}
+
+func ownerOf(c *keys.Principal) batch.Owner {
+	return batch.Owner{Org: c.Org, Project: c.Project, Key: c.Key}
+}
+
+// files is /v1/files.
+func (a *API) files(w http.ResponseWriter, r *http.Request, _ ids.ID) error {
+	switch r.Method {
+	case http.MethodPost:
+		return a.uploadFile(w, r)
+	case http.MethodGet, http.MethodHead:
+		return a.listFiles(w, r)
+	}
+	return wrongMethod(w, r, http.MethodGet, http.MethodPost)
+}
+
+// oneFile is /v1/files/{id} and /v1/files/{id}/content.
+func (a *API) oneFile(w http.ResponseWriter, r *http.Request, _ ids.ID) error {
+	caller, err := a.Door.Authenticate(r)
+	if err != nil {
+		return err
+	}
+	owner := ownerOf(&caller)
+	name, whole := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, pathFiles+"/"), content)
+	id, err := batch.ParseFile(name)
+	if err != nil {
+		return err
+	}
+	get := r.Method == http.MethodGet || r.Method == http.MethodHead
+	switch {
+	case whole && !get:
+		return wrongMethod(w, r, http.MethodGet)
+	case r.Method == http.MethodDelete:
+		if err := a.Batches.Delete(r.Context(), owner, id); err != nil {
+			return err
+		}
+		return inference.WriteJSON(w, struct {
+			ID      string `json:"id"`
+			Object  string `json:"object"`
+			Deleted bool   `json:"deleted"`
+		}{name, "file", true})
+	case !get:
+		return wrongMethod(w, r, http.MethodGet, http.MethodDelete)
+	}
+	f, err := a.Batches.File(r.Context(), owner, id)
+	if err != nil {
+		return err
+	}
+	if whole {
+		return a.sendFile(w, r, f)
+	}
+	return inference.WriteJSON(w, shownFile(f))
+}
+
+// sendFile sends a file as it was uploaded. What breaks off never looks whole.
+func (a *API) sendFile(w http.ResponseWriter, r *http.Request, f batch.File) error {
+	w.Header().Set("Content-Length", strconv.FormatInt(f.Bytes, 10))
+	return download.Send(w, download.Answer{Name: asciiName(f.Filename), MediaType: "application/octet-stream",
+		Write: func(to io.Writer) (map[string]string, error) {
+			if r.Method == http.MethodHead {
+				return nil, nil
+			}
+			_, err := io.CopyBuffer(to, struct{ io.Reader }{a.Batches.Open(r.Context(), f)}, make([]byte, 64<<10))
+			return nil, err
+		}})
+}
+
+// asciiName is a file's name as a header can say it.
+func asciiName(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' || r == '"' || r == '\\' {
+			return '_'
+		}
+		return r
+	}, name)
+}
+
+func (a *API) listFiles(w http.ResponseWriter, r *http.Request) error {
+	caller, err := a.Door.Authenticate(r)
+	if err != nil {
+		return err
+	}
+	p, err := page(r, batch.MaxListFiles, batch.MaxListFiles, batch.ParseFile)
+	if err != nil {
+		return err
+	}
+	p.Purpose = r.URL.Query().Get("purpose")
+	found, more, err := a.Batches.Files(r.Context(), ownerOf(&caller), p)
+	if err != nil {
+		return err
+	}
+	out := list[file]{Object: "list", Data: make([]file, len(found)), HasMore: more}
+	for i, f := range found {
+		out.Data[i] = shownFile(f)
+	}
+	if n := len(out.Data); n > 0 {
+		out.FirstID, out.LastID = &out.Data[0].ID, &out.Data[n-1].ID
+	}
+	return inference.WriteJSON(w, out)
+}
+
+// page reads which part of a list is wanted.
+func page(r *http.Request, limit, most int, parse func(string) (ids.ID, error)) (p batch.Page, err error) {
+	query := r.URL.Query()
+	p.Limit = limit
+	if text := query.Get("limit"); text != "" {
+		if p.Limit, err = strconv.Atoi(text); err != nil || p.Limit < 1 || p.Limit > most {
+			return p, fault.New(fault.Invalid, "limit must be between 1 and %d.", most).WithParam("limit")
+		}
+	}
+	switch order := query.Get("order"); order {
+	case "", "desc":
+	case "asc":
+		p.Ascending = true
+	default:
+		return p, fault.New(fault.Invalid, "order must be asc or desc.").WithParam("order")
+	}
+	if text := query.Get("after"); text != "" {
+		if p.After, err = parse(text); err != nil {
+			return p, fault.New(fault.Invalid, "after must be the id of the last one of the page before.").WithParam("after")
+		}
+	}
+	return p, nil
+}
+
+// uploadFile takes a file in. The form's parts may come in any order; the file goes to the database as it comes.
+func (a *API) uploadFile(w http.ResponseWriter, r *http.Request) error {
+	caller, err := a.Door.Authenticate(r)
+	if err != nil {
+		return err
+	}
+	if r.ContentLength > batch.MaxFileBytes+formOverhead {
+		return batch.TooLarge()
+	}
+	r.Body = http.MaxBytesReader(nil, r.Body, batch.MaxFileBytes+formOverhead)
+	parts, err := r.MultipartReader()
+	if err != nil {
+		return fault.New(fault.Unsupported, "Send the file as multipart/form-data, with the fields purpose and file.").WithCause(err)
+	}
+	form := upload{api: a, r: r, owner: ownerOf(&caller), expiry: batch.MaxExpiry}
+	f, err := form.read(parts)
+	if err != nil {
+		if form.file != nil {
+			form.file.Abort()
+		}
+		return uploadError(err)
+	}
+	inference.Warn(w.Header(), form.ignored)
+	return inference.WriteJSON(w, shownFile(f))
+}
+
+// uploadError is an error of reading a form: the client's, unless it is known to be something else.
+func uploadError(err error) error {
+	var known *fault.Fault
+	var tooLarge *http.MaxBytesError
+	var broken formError
+	switch {
+	case errors.As(err, &tooLarge):
+		return batch.TooLarge()
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &broken):
+		return fault.New(fault.Invalid, "The form could not be read whole: %s", "send multipart/form-data whose parts end with their boundary.").WithCause(err)
+	}
+	return err
+}
+
+// formError is an error of the form itself, not of what keeps it.
+type formError struct{ error }
+
+func (e formError) Unwrap() error { return e.error }
+
+// upload is a form being read.
+type upload struct {
+	api     *API
+	r       *http.Request
+	owner   batch.Owner
+	file    *batch.Upload
+	purpose string
+	anchor  string
+	expiry  time.Duration
+	seconds bool
+	ignored []string
+}
+
+func (u *upload) read(parts *multipart.Reader) (f batch.File, err error) {
+	for n := 0; ; n++ {
+		part, err := parts.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return f, formError{err}
+		}
+		if n == maxFormParts {
+			return f, fault.New(fault.Invalid, "The form has more than %d parts.", maxFormParts)
+		}
+		if err := u.part(part); err != nil {
+			return f, err
+		}
+	}
+	switch {
+	case u.file == nil:
+		return f, fault.New(fault.Invalid, "The form has no file: send it as the field file.").WithCode("missing_required_parameter").WithParam("file")
+	case u.purpose == "":
+		return f, fault.New(fault.Invalid, "The form has no purpose.").WithCode("missing_required_parameter").WithParam("purpose")
+	case u.seconds != (u.anchor != ""):
+		return f, fault.New(fault.Invalid, "expires_after needs both anchor and seconds.").WithParam("expires_after")
+	}
+	if err := batch.CheckExpiry("expires_after", u.expiry); err != nil {
+		return f, err
+	}
+	return u.file.Finish(u.expiry)
+}
+
+// part takes one part of the form.
+func (u *upload) part(part *multipart.Part) error {
+	name := part.FormName()
+	if name == "file" {
+		return u.content(part)
+	}
+	text, err := io.ReadAll(io.LimitReader(part, maxFormField+1))
+	if err != nil {
+		return formError{err}
+	}
+	if len(text) > maxFormField {
+		return fault.New(fault.Invalid, "The field %s is too long.", inference.Shown(name)).WithParam(inference.Shown(name))
+	}
+	value := string(text)
+	switch name {
+	case "purpose":
+		if value != batch.Input {
+			return fault.New(fault.Invalid, "Files can be uploaded with the purpose %q only.", batch.Input).WithCode("invalid_value").WithParam("purpose")
+		}
+		u.purpose = value
+	case "expires_after[anchor]":
+		if value != "created_at" {
+			return fault.New(fault.Invalid, `The anchor must be "created_at".`).WithCode("invalid_value").WithParam("expires_after.anchor")
+		}
+		u.anchor = value
+	case "expires_after[seconds]":
+		n, err := strconv.ParseInt(value, 10, 32)
+		if err != nil {
+			return fault.New(fault.Invalid, "seconds must be a whole number.").WithParam("expires_after.seconds")
+		}
+		u.expiry, u.seconds = time.Duration(n)*time.Second, true
+	default:
+		u.ignored = append(u.ignored, asciiName(inference.Shown(name)))
+	}
+	return nil
+}
+
+// content takes the file's part.
+func (u *upload) content(part *multipart.Part) (err error) {
+	switch {
+	case u.file != nil:
+		return fault.New(fault.Invalid, "The form has more than one file.").WithParam("file")
+	case part.FileName() == "":
+		return fault.New(fault.Invalid, "The file has no name: send it as a file, not as text.").WithParam("file")
+	}
+	if u.file, err = u.api.Batches.Begin(u.r.Context(), u.owner, batch.Input, part.FileName()); err != nil {
+		u.file = nil
+		return err
+	}
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := part.Read(buf)
+		if n > 0 {
+			if _, err := u.file.Write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return formError{err}
+		}
+	}
+}
