@@ -18,6 +18,7 @@ import (
 	"millrace/internal/ids"
 	"millrace/internal/seal"
 	"millrace/serving/catalogue"
+	"millrace/serving/engine"
 	"millrace/tenants"
 )
 
@@ -63,9 +64,9 @@ func TestAttachWorksAtOnce(t *testing.T) {
 		t.Fatalf("model %+v", m)
 	}
 	u := m.Units[0]
-	if u.ID != id || !u.Attached || u.Base != server.URL || u.UpstreamModel != "acme/one" || !strings.Contains(string(u.ChatHead()), "POST /v1/chat/completions HTTP/1.1\r\n") ||
-		!strings.Contains(string(u.ChatHead()), "Authorization: Bearer sk-upstream\r\n") {
-		t.Fatalf("unit %+v %s", u, u.ChatHead())
+	if u.ID != id || !u.Attached || u.Base != server.URL || u.UpstreamModel != "acme/one" || !strings.Contains(string(u.Head(engine.ChatPath)), "POST /v1/chat/completions HTTP/1.1\r\n") ||
+		!strings.Contains(string(u.Head(engine.ChatPath)), "Authorization: Bearer sk-upstream\r\n") {
+		t.Fatalf("unit %+v %s", u, u.Head(engine.ChatPath))
 	}
 	answer, err := u.Client().Get(u.Base + "/health")
 	if err != nil {

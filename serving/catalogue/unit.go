@@ -50,9 +50,9 @@ type Unit struct {
 	Host          ids.ID            // placed only
 	Transport     http.RoundTripper // for probes and questions; adds Header
 
-	pool           *upstream.Pool
-	head, textHead []byte
-	key            unitKey
+	pool  *upstream.Pool
+	heads map[string][]byte // of requests, by path
+	key   unitKey
 }
 
 // unitKey is everything that makes a unit another one.
@@ -145,7 +145,10 @@ func (u *Unit) connect(c clock.Clock, dialHost DialHost, joined time.Time) error
 		idle = upstream.SecureIdle
 	}
 	u.pool = upstream.NewPool(dial, c, idle)
-	u.head, u.textHead = head(target, engine.ChatPath, u.Header), head(target, engine.CompletionPath, u.Header)
+	u.heads = map[string][]byte{}
+	for _, path := range []string{engine.ChatPath, engine.CompletionPath, engine.EmbeddingPath} {
+		u.heads[path] = head(target, path, u.Header)
+	}
 	forProbes := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
 	u.Transport = &probes{header: u.Header, next: &http.Transport{DialContext: forProbes, DialTLSContext: forProbes,
 		DisableCompression: true, MaxIdleConnsPerHost: probeMaxConns, IdleConnTimeout: probeIdle}}
@@ -178,11 +181,8 @@ func dialDirect(ctx context.Context, address, name string, secure bool) (net.Con
 // Pool gives the connections for requests. Only serving can use it: its package is internal to serving.
 func (u *Unit) Pool() *upstream.Pool { return u.pool }
 
-// ChatHead is the head of a Chat Completions request, as upstream.Request wants it.
-func (u *Unit) ChatHead() []byte { return u.head }
-
-// CompletionHead is the head of a request for text.
-func (u *Unit) CompletionHead() []byte { return u.textHead }
+// Head is the head of a request to one of the engine's paths, as upstream.Request wants it.
+func (u *Unit) Head(path string) []byte { return u.heads[path] }
 
 // Client is an HTTP client for probes and questions, not for customers' requests. Deadlines come by context.
 func (u *Unit) Client() *http.Client { return &http.Client{Transport: u.Transport} }

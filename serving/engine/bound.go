@@ -26,7 +26,7 @@ func PromptBound(body []byte, context int64) int64 {
 		switch string(m.Key) {
 		case "messages":
 			n += messagesBound(m.Value)
-		case "prompt": // a token id takes more bytes than one
+		case "prompt", "input": // a token id takes more bytes than one
 			n += int64(len(m.Value))
 		case "tools", "functions":
 			n += ToolTemplateTokens + schemaGrowth*int64(len(m.Value))

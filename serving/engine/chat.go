@@ -67,6 +67,9 @@ func (r *chatRules) prepare(dst, body []byte, p ChatParams) ([]byte, error) {
 	if m.Err() != nil || scan.Space(body, m.Offset()) != len(body) {
 		return nil, fault.New(fault.Invalid, "The request body must be a JSON object.")
 	}
+	if p.Plain {
+		return append(dst, '}'), nil
+	}
 	dst, err := r.tokenCap(dst, limit, legacy, p.MaxTokens)
 	if err != nil {
 		return nil, err

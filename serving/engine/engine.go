@@ -40,6 +40,9 @@ const ChatPath = "/v1/chat/completions"
 // CompletionPath is where every family takes requests for text.
 const CompletionPath = "/v1/completions"
 
+// EmbeddingPath is where engines that run an embedding model take texts.
+const EmbeddingPath = "/v1/embeddings"
+
 // ErrUnsupported says that the engine cannot do what was asked; the caller does without.
 var ErrUnsupported = errors.New("engine: not supported by this engine")
 
@@ -61,6 +64,7 @@ type ChatParams struct {
 	Salt      string // cache_salt; "" = none; ignored by engines without CacheSalt
 	MaxTokens int64  // > 0: the cap in tokens to set when the client gave none or more
 	RequestID string // the engine's logs and ids carry it; "" = none
+	Plain     bool   // the body asks for no generation: nothing is added but names
 	Rank      int    // place in the engine's queue, lower ones first; 0 = everybody's. Only for engines that Command runs.
 }
 

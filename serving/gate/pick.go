@@ -10,6 +10,7 @@ import (
 	"millrace/serving/catalogue"
 	"millrace/serving/engine"
 	"millrace/serving/engine/kvevent"
+	"millrace/serving/protocol"
 	"millrace/serving/route"
 )
 
@@ -57,7 +58,7 @@ func (t *Ticket) prepare(ctx context.Context) error {
 
 // prepare writes the upstream body for one attempt at a unit.
 func (b *body) prepare(t *Ticket, u *catalogue.Unit, attempt ids.ID) (err error) {
-	p := engine.ChatParams{Model: u.UpstreamModel, RequestID: hexID(attempt), Rank: rankOf(t.rank)}
+	p := engine.ChatParams{Model: u.UpstreamModel, RequestID: hexID(attempt), Plain: t.req.Chat.Task == protocol.TaskEmbedding, Rank: rankOf(t.rank)}
 	if u.Driver.Caps().CacheSalt {
 		p.Salt = t.salt
 	}
@@ -74,7 +75,7 @@ func (t *Ticket) hashPrompt(ctx context.Context, units []*catalogue.Unit) {
 	for _, u := range units {
 		caps := u.Driver.Caps()
 		local := u.Driver.Family() == engine.Sim
-		if t.req.Chat.Completion || u.Attached || !caps.Tokens || !caps.KVEvents || !local && len(t.body.text) < tokensMinBytes {
+		if t.req.Chat.Task != protocol.TaskChat || u.Attached || !caps.Tokens || !caps.KVEvents || !local && len(t.body.text) < tokensMinBytes {
 			continue
 		}
 		ask, cancel := context.WithTimeout(ctx, tokensTimeout)

@@ -53,7 +53,7 @@ const (
 // refused reads a unit's refusal. Its words are for the log: they may tell of things inside.
 func (t *Ticket) refused(x *upstream.Exchange) error {
 	r := &rejected{status: x.Status, window: t.model.Context}
-	r.path = t.req.Chat.Completion && (x.Status == 404 || x.Status == 405 || x.Status == 501)
+	r.path = t.req.Chat.Task != protocol.TaskChat && (x.Status == 404 || x.Status == 405 || x.Status == 501)
 	if s, err := strconv.Atoi(x.RetryAfter); err == nil && s > 0 && s < 3600 {
 		r.retryAfter = time.Duration(s) * time.Second
 	}
@@ -157,7 +157,7 @@ func (r *rejected) failure(cause error) failure {
 		f.fault = fault.New(fault.Invalid, "The prompt and the answer asked for do not fit this model's context%s. Shorten the messages or lower max_tokens.",
 			ofTokens(r.window)).WithCode("context_length_exceeded").WithParam("messages")
 	case r.path:
-		f.fault = fault.New(fault.Invalid, "This model takes no text completions. Send messages to /v1/chat/completions.").WithParam("model").WithCode("unsupported_model")
+		f.fault = fault.New(fault.Invalid, "This model does not do this: its engine has no such API. Most models take messages at /v1/chat/completions.").WithParam("model").WithCode("unsupported_model")
 		f.retry = true
 	case r.status == 400, r.status == 422:
 		f.fault = fault.New(fault.Invalid, "The model refused this request%s.", checkParam(r.param)).WithParam(r.param)

@@ -131,20 +131,20 @@ func (r *relay) attempt(u *catalogue.Unit) (ended bool, err error) {
 	t.attempts = append(t.attempts, usage.Attempt{ID: t.body.attempt, Unit: u.ID})
 	r.begin(u)
 	r.now = t.gate.Clock.Now()
-	head := u.ChatHead()
-	if t.req.Chat.Completion {
-		head = u.CompletionHead()
-	}
-	x, err := u.Pool().Post(r.ctx, upstream.Request{Head: head, Extra: r.extra(u), Body: t.body.text,
+	embedding := t.req.Chat.Task == protocol.TaskEmbedding
+	x, err := u.Pool().Post(r.ctx, upstream.Request{Head: u.Head(t.req.Chat.Task.Path()), Extra: r.extra(u), Body: t.body.text,
 		ConnectIn: t.gate.Times.Connect, HeadBy: r.now.Add(t.gate.Times.FirstToken)})
 	if err != nil {
 		return false, err
 	}
 	defer x.Close()
-	if x.Status != http.StatusOK || !isEventStream(x.ContentType) {
+	if x.Status != http.StatusOK || isEventStream(x.ContentType) == embedding {
 		return false, t.refused(x)
 	}
 	r.exchange = x
+	if embedding {
+		return r.embed()
+	}
 	return r.stream()
 }
 

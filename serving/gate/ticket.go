@@ -185,7 +185,10 @@ func (t *Ticket) promptEstimate() int64 { return t.req.Chat.TextBytes/bytesPerTo
 func (t *Ticket) estimate() int64 {
 	chat := t.req.Chat
 	out := chat.MaxTokens
-	if out == 0 {
+	switch {
+	case chat.Task == protocol.TaskEmbedding:
+		out = 0
+	case out == 0:
 		out = sliceTokens
 	}
 	return t.promptEstimate() + out*int64(chat.N)
@@ -196,7 +199,7 @@ func (t *Ticket) estimate() int64 {
 func (t *Ticket) takeHold(ctx context.Context) (err error) {
 	chat, n := t.req.Chat, int64(t.req.Chat.N)
 	total, first := n*chat.MaxTokens, int64(sliceTokens)
-	if chat.MaxTokens == 0 {
+	if chat.MaxTokens == 0 && chat.Task != protocol.TaskEmbedding {
 		total, first = n*t.model.Context, n*t.model.DefaultOutput
 	}
 	first = min(first, total)

@@ -26,6 +26,16 @@ const (
 	maxTools       = 1024
 )
 
+// Task is what is asked of an engine.
+type Task int
+
+// The tasks.
+const (
+	TaskChat      Task = iota
+	TaskText           // a prompt instead of messages
+	TaskEmbedding      // input instead of messages, no text comes back
+)
+
 // ChatRequest is a checked Chat Completions request: what Millrace needs to know of it, and a body for engines.
 type ChatRequest struct {
 	Body         []byte // the client's, without what is dropped
@@ -42,7 +52,7 @@ type ChatRequest struct {
 	CustomTools  []string // names of tools whose input is text; engines get functions
 	Legacy       bool     // functions instead of tools: the answer has function_call
 	RemoteImages int      // images that are named by an address and not fetched yet
-	Completion   bool     // of text: a prompt instead of messages
+	Task         Task     // what is asked of the engine
 	Messages     []byte   // as the client sent them, or the prompt, for routing
 	TextBytes    int64    // bytes of text in the messages, for estimates
 }
@@ -153,8 +163,10 @@ func (r *chatReader) finish() error {
 	switch {
 	case q.Model == "":
 		return invalid("model", "You must provide a model.")
-	case q.TextBytes < 0 && q.Completion:
+	case q.TextBytes < 0 && q.Task == TaskText:
 		return invalid("prompt", "You must provide a prompt.")
+	case q.TextBytes < 0 && q.Task == TaskEmbedding:
+		return invalid("input", "You must provide an input.")
 	case q.TextBytes < 0:
 		return invalid("messages", "You must provide messages.")
 	case r.options && !q.Stream:
@@ -162,8 +174,11 @@ func (r *chatReader) finish() error {
 	case r.top && !r.logprobs:
 		return invalid("top_logprobs", "top_logprobs is only allowed when logprobs is true.")
 	}
-	if q.Completion {
+	switch q.Task {
+	case TaskText:
 		return r.finishCompletion()
+	case TaskEmbedding:
+		return nil
 	}
 	if r.limit > 0 {
 		q.MaxTokens = r.limit

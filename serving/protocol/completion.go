@@ -34,12 +34,14 @@ func DecodeCompletion(body []byte) (*ChatRequest, error) {
 	if !utf8.Valid(body) || !json.Valid(body) {
 		return nil, fault.New(fault.Invalid, "The request body is not valid JSON.").WithCode("invalid_json")
 	}
-	r := chatReader{req: &ChatRequest{Body: body, N: 1, TextBytes: -1, Completion: true}, stops: maxStops, known: completionMembers, prompts: 1}
+	r := chatReader{req: &ChatRequest{Body: body, N: 1, TextBytes: -1, Task: TaskText}, stops: maxStops, known: completionMembers, prompts: 1}
 	return r.decode()
 }
 
 // prompt is a text, token ids, or several of either.
-func prompt(r *chatReader, name string, v []byte) error {
+func prompt(r *chatReader, name string, v []byte) error { return r.texts(name, v, MaxN) }
+
+func (r *chatReader) texts(name string, v []byte, most int) error {
 	const want = "a string, an array of strings, or an array of token ids"
 	r.req.Messages, r.req.TextBytes = v, int64(len(v))
 	if isString(v) {
@@ -63,8 +65,8 @@ func prompt(r *chatReader, name string, v []byte) error {
 	switch {
 	case e.Err() != nil, numbers > 0 && lists > 0, numbers+lists == 0:
 		return wantType(name, want)
-	case lists > MaxN:
-		return invalid(name, "There are more than %d prompts.", MaxN)
+	case lists > most:
+		return invalid(name, "There are more than %d texts.", most)
 	}
 	if numbers > 0 {
 		r.req.TextBytes = bytesAToken * int64(numbers)

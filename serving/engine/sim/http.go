@@ -20,6 +20,7 @@ func (e *Engine) Handler() http.Handler {
 	m := http.NewServeMux()
 	m.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { e.generate(w, r, true) })
 	m.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { e.generate(w, r, false) })
+	m.HandleFunc("POST /v1/embeddings", e.serveEmbeddings)
 	m.HandleFunc("POST /v1/chat/completions/render", e.serveRender)
 	m.HandleFunc("POST /tokenize", e.serveTokenize)
 	m.HandleFunc("POST /reset_prefix_cache", func(w http.ResponseWriter, _ *http.Request) {
