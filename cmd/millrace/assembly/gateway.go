@@ -23,6 +23,7 @@ import (
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/money"
+	"millrace/serving/batch"
 	"millrace/serving/gate"
 	"millrace/serving/media"
 	"millrace/serving/responses"
@@ -36,6 +37,7 @@ type gateway struct {
 	gate    *gate.Gate
 	log     *usagelog.Log
 	purse   *credit.Allotments
+	batches *batch.Runner
 	handler http.Handler
 }
 
@@ -99,14 +101,15 @@ func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 		}
 		problem.OpenAI(c.Response().Writer, c.Request(), err)
 	}
+	batches, runner := s.openBatches(g, auth)
 	kept := responses.New(responses.Options{DB: c.DB, Clock: c.Clock, Gate: g, Sealer: c.Master, Frame: problem.OpenAIFrame})
 	s.serving.run("kept responses", kept.Run)
 	s.serving.onEnd("background responses", kept.Drain)
-	api := &openai.API{Gate: g, Door: inference.Door{Auth: auth, Clock: c.Clock}, Models: s.Catalogue, Prices: prices, Responses: kept}
+	api := &openai.API{Gate: g, Door: inference.Door{Auth: auth, Clock: c.Clock}, Models: s.Catalogue, Prices: prices, Responses: kept, Batches: batches}
 	s.serving.onEnd("WebSockets", api.Drain)
 	api.Register(e)
 	(&anthropic.API{Gate: g, Door: inference.Door{Auth: auth, Clock: c.Clock}, Models: s.Catalogue, Sealer: c.Master}).Register(e)
-	return &gateway{gate: g, log: log, purse: purse, handler: e}, nil
+	return &gateway{gate: g, log: log, purse: purse, batches: runner, handler: e}, nil
 }
 
 // endLimit is how long requests that were cut may take to settle, and the log and the money to end.

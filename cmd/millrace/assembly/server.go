@@ -30,6 +30,7 @@ import (
 	"millrace/db"
 	"millrace/db/q"
 	"millrace/internal/ids"
+	"millrace/serving/batch"
 	"millrace/serving/catalogue"
 	"millrace/serving/route"
 	"millrace/tenants"
@@ -173,6 +174,7 @@ func (s *Server) startWorker() error {
 	}
 	s.life.run("fence", func(ctx context.Context) error { fencer.Run(ctx); return nil })
 	s.life.run("sweep of sign-ins", s.Tenants.RunSweeps)
+	s.life.run("sweep of files", batch.New(s.cfg.DB, s.cfg.Clock, nil).RunSweeps)
 	s.life.run("margin", s.Margin.Run)
 	return s.startReconcile()
 }
@@ -227,6 +229,9 @@ func (s *Server) listen() error {
 	s.serving.onEnd("public listener", func(ctx context.Context) error {
 		if s.open != nil {
 			s.open.Close() // open pages would never end by themselves
+		}
+		if s.gateway != nil {
+			s.gateway.batches.Rest() // what runs has as long to end as clients' requests have
 		}
 		s.public.drain(ctx)
 		return nil
