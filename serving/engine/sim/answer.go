@@ -84,25 +84,32 @@ func (e *Engine) improvise(s *script, q *request) {
 	if len(q.tools) > 0 || bytes.Contains(q.messages, []byte(`"tool"`)) {
 		question, last = lastMessages(q.messages)
 	}
-	if last == "tool" {
+	if last != "tool" && e.call(s, chooseTools(q.tools, q.toolChoice, question)) {
+		return
+	}
+	sentences := leastSentences + int(s.seed>>40%uint64(mostSentences-leastSentences+1))
+	switch {
+	case q.format.on():
+		s.text(content, q.format.answer())
+	case last == "tool":
 		s.say(content, toolPieces, leastSentences)
-		return
+	case q.chat:
+		s.say(content, openingPieces, sentences)
+	default:
+		s.say(content, nil, sentences)
 	}
-	if call := chooseTools(q.tools, q.toolChoice, question); len(call) > 0 {
-		for _, t := range call {
-			args := "{}"
-			if len(t.Function.Parameters) > 0 {
-				if a := arguments(t.Function.Parameters, maxSchemaDepth); strings.HasPrefix(a, "{") {
-					args = a
-				}
+}
+
+// call calls functions with arguments that their schemas allow; false when there are none.
+func (e *Engine) call(s *script, tools []tool) bool {
+	for _, t := range tools {
+		args := "{}"
+		if len(t.Function.Parameters) > 0 {
+			if a := arguments(t.Function.Parameters, maxSchemaDepth); strings.HasPrefix(a, "{") {
+				args = a
 			}
-			s.tool(t.Function.Name, args)
 		}
-		return
+		s.tool(t.Function.Name, args)
 	}
-	if q.chat {
-		s.say(content, openingPieces, leastSentences+int(s.seed>>40%uint64(mostSentences-leastSentences+1)))
-		return
-	}
-	s.say(content, nil, leastSentences+int(s.seed>>40%uint64(mostSentences-leastSentences+1)))
+	return len(tools) > 0
 }

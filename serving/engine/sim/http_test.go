@@ -164,6 +164,26 @@ func TestToolCalls(t *testing.T) {
 	}
 }
 
+func TestFormats(t *testing.T) {
+	s := start(t, sim.Config{})
+	const schema = `,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer","minimum":2}},"required":["city","days"]}}}`
+	for more, want := range map[string]string{
+		`,"response_format":{"type":"json_object"}`: `{"simulated": true}`,
+		schema:           `{"city": "simulated", "days": 2}`,
+		schema + weather: `{"city": "simulated", "days": 2}`,
+	} {
+		if got := s.stream("/v1/chat/completions", ask("hello", more+withUsage)); got.content[0] != want || got.finish[0] != "stop" {
+			t.Errorf("%s: %q ends by %q", more, got.content[0], got.finish[0])
+		}
+	}
+	if got := s.stream("/v1/chat/completions", ask("call get_weather", schema+weather+withUsage)); len(got.tools) != 1 || got.content[0] != "" {
+		t.Errorf("a tool first: %q %q", got.tools, got.content[0])
+	}
+	if _, got := s.post("/v1/chat/completions", ask("hello", `,"response_format":"json"}`)); !strings.Contains(got, "response_format is invalid") {
+		t.Error(got)
+	}
+}
+
 func TestReasoning(t *testing.T) {
 	s := start(t, sim.Config{})
 	for more, thinks := range map[string]bool{`,"reasoning_effort":"low"`: true, `,"reasoning_effort":"none"`: false, ``: false, `,"model":"sim-think"`: true} {

@@ -32,6 +32,7 @@ type request struct {
 	seed       uint64
 	tools      []tool
 	toolChoice json.RawMessage
+	format     format
 	messages   []byte // of a chat, raw
 	transfer   transfer
 	scripted   *scripted
@@ -185,6 +186,8 @@ func (q *request) structured(key string, v []byte) (err error) {
 		err = json.Unmarshal(v, &q.tools)
 	case "tool_choice":
 		q.toolChoice = v
+	case "response_format":
+		err = json.Unmarshal(v, &q.format)
 	case "kv_transfer_params":
 		err = json.Unmarshal(v, &q.transfer)
 	case "messages":

@@ -66,6 +66,24 @@ func named(tools []tool, question string) (all []tool) {
 	return all
 }
 
+// format is the shape that an answer must have, as response_format says.
+type format struct {
+	Type string `json:"type"`
+	JSON struct {
+		Schema json.RawMessage `json:"schema"`
+	} `json:"json_schema"`
+}
+
+func (f *format) on() bool { return f.Type == "json_object" || f.Type == "json_schema" }
+
+// answer is JSON of that shape.
+func (f *format) answer() string {
+	if f.Type == "json_object" || len(f.JSON.Schema) == 0 {
+		return `{"simulated": true}`
+	}
+	return arguments(f.JSON.Schema, maxSchemaDepth)
+}
+
 // schema is the part of JSON Schema from which arguments are made.
 type schema struct {
 	Type       any               `json:"type"`
