@@ -2,7 +2,6 @@ package messages
 
 import (
 	"bytes"
-	"strconv"
 	"strings"
 )
 
@@ -91,7 +90,7 @@ func (r *reader) message(i int, raw []byte) error {
 	case content == nil:
 		return required("content")
 	}
-	at := messageAt(i)
+	at := spot{i, noBlock}
 	if who == system {
 		return within("content", r.system(content, at))
 	}
@@ -103,7 +102,7 @@ func (r *reader) message(i int, raw []byte) error {
 	} else if !isArray(content) {
 		return invalid("content", "It must be a string or an array of blocks.")
 	} else if err := list(content, maxBlocks, func(k int, raw []byte) error {
-		return r.block(who, raw, at+".content["+strconv.Itoa(k)+"]")
+		return r.block(who, raw, spot{i, k})
 	}); err != nil {
 		return within("content", err)
 	}
@@ -114,7 +113,7 @@ func (r *reader) message(i int, raw []byte) error {
 }
 
 // system reads instructions: a string, or text blocks.
-func (r *reader) system(v []byte, at string) error {
+func (r *reader) system(v []byte, at spot) error {
 	r.turn(system, at)
 	if isString(v) {
 		r.instruct(v[1 : len(v)-1])
@@ -152,7 +151,7 @@ func textOf(b *block) ([]byte, error) {
 }
 
 // block reads a user's or an assistant's block.
-func (r *reader) block(who role, raw []byte, at string) error {
+func (r *reader) block(who role, raw []byte, at spot) error {
 	b, err := r.readBlock(raw)
 	if err != nil {
 		return err
@@ -190,7 +189,7 @@ func (r *reader) block(who role, raw []byte, at string) error {
 	return unsupported("type", "A block of type %s cannot be used here.", clip(b.kind))
 }
 
-func (h *history) image(url []byte, at string) {
+func (h *history) image(url []byte, at spot) {
 	h.parts = append(h.parts, part{text: url, image: true, at: at})
 	h.bytes += imageBytes
 }

@@ -3,7 +3,6 @@ package messages
 import (
 	"bytes"
 	"slices"
-	"strconv"
 )
 
 // role says whose turn it is.
@@ -22,7 +21,7 @@ var roleNames = map[string]role{`"system"`: system, `"user"`: user, `"assistant"
 type part struct {
 	text  []byte
 	image bool
-	at    string // of an image
+	at    spot // of an image
 }
 
 // call is a tool_use block; all insides of strings but the input, which is raw.
@@ -31,7 +30,7 @@ type call struct{ id, name, input []byte }
 // result is a tool_result block.
 type result struct {
 	id, text []byte
-	at       string
+	at       spot
 }
 
 // history is the conversation as chat has it, and the turn in the making: messages of one role that follow each other are
@@ -40,7 +39,7 @@ type history struct {
 	out []byte // messages, with commas between them
 
 	who     role
-	at      string // where the turn began
+	at      spot // where the turn began
 	parts   []part
 	thought [][]byte
 	calls   []call
@@ -63,7 +62,7 @@ func (h *history) say(text []byte) {
 }
 
 // turn begins a turn of a role, or goes on with it.
-func (r *reader) turn(who role, at string) {
+func (r *reader) turn(who role, at spot) {
 	if h := &r.history; h.who != who {
 		r.flush()
 		h.who, h.at = who, at
@@ -149,7 +148,7 @@ func (h *history) textOnly() bool {
 	return !slices.ContainsFunc(h.parts, func(p part) bool { return p.image })
 }
 
-func (h *history) partPlaces() (at []string) {
+func (h *history) partPlaces() (at []spot) {
 	if h.textOnly() {
 		return nil
 	}
@@ -157,10 +156,11 @@ func (h *history) partPlaces() (at []string) {
 		if h.joins(i) {
 			continue
 		}
-		if p.at == "" {
-			p.at = h.at
+		if p.image {
+			at = append(at, p.at)
+		} else {
+			at = append(at, h.at)
 		}
-		at = append(at, p.at)
 	}
 	return at
 }
@@ -231,12 +231,10 @@ func (r *reader) prefill() error {
 	}
 	p := r.req.places[len(r.req.places)-1]
 	if h.used {
-		return invalid(p.at, "The last message holds tool_use blocks: each needs a tool_result block in a message after it.")
+		return invalid(p.at.String(), "The last message holds tool_use blocks: each needs a tool_result block in a message after it.")
 	}
-	r.req.Prefill = p.at
+	r.req.Prefill = p.at.String()
 	r.put("continue_final_message", []byte("true"))
 	r.put("add_generation_prompt", []byte("false"))
 	return nil
 }
-
-func messageAt(i int) string { return "messages[" + strconv.Itoa(i) + "]" }

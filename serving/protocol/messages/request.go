@@ -32,13 +32,34 @@ type Request struct {
 
 	view   view
 	places []place
-	tools  []string // the places of the chat body's tools
+	tools  []int // of each of the chat body's tools, which one of the request's it is
+}
+
+// spot is a place in the request: a message, or a block of one. It is put into words only when something is wrong there.
+type spot struct{ message, block int }
+
+// Places that are no message's or no block's.
+const (
+	inSystem = -1
+	noBlock  = -1
+)
+
+// String names the member.
+func (s spot) String() string {
+	if s.message == inSystem {
+		return "system"
+	}
+	at := "messages[" + strconv.Itoa(s.message) + "]"
+	if s.block != noBlock {
+		at += ".content[" + strconv.Itoa(s.block) + "]"
+	}
+	return at
 }
 
 // place is where a message of the chat body comes from.
 type place struct {
-	at    string
-	parts []string // of its content, where that is an array
+	at    spot
+	parts []spot // of its content, where that is an array
 }
 
 // Options of decoding.
@@ -166,7 +187,7 @@ func (r *reader) limit() error {
 // conversation writes the messages.
 func (r *reader) conversation() error {
 	if v := r.members["system"]; v != nil {
-		if err := r.system(v, "system"); err != nil {
+		if err := r.system(v, spot{inSystem, noBlock}); err != nil {
 			return within("system", err)
 		}
 	}
@@ -207,11 +228,11 @@ func (q *Request) Member(chat string) string {
 		p := &q.places[index]
 		part, _, _ := strings.Cut(rest, ".")
 		if _, i := indexed(part); i >= 0 && i < len(p.parts) {
-			return p.parts[i]
+			return p.parts[i].String()
 		}
-		return p.at
+		return p.at.String()
 	case name == "tools" && index >= 0 && index < len(q.tools):
-		return q.tools[index]
+		return "tools[" + strconv.Itoa(q.tools[index]) + "]"
 	case name == "messages", name == "tools":
 		return name
 	}

@@ -352,3 +352,21 @@ func TestManySmallPieces(t *testing.T) {
 		}
 	}
 }
+
+// An agent's request: tools, and a conversation of some turns.
+func BenchmarkDecode(b *testing.B) {
+	var turns strings.Builder
+	for i := range 10 {
+		fmt.Fprintf(&turns, `{"role":"user","content":[{"type":"text","text":"%s"}]},{"role":"assistant","content":[{"type":"tool_use","id":"c%d","name":"f","input":{"a":%d}}]},`+
+			`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c%d","content":"%s"}]},`, strings.Repeat("word ", 40), i, i, i, strings.Repeat("line ", 100))
+	}
+	body := []byte(request(`"stream":true,"system":"be brief","messages":[` + turns.String() + hi + `],"tools":[` + toolF + `],"thinking":{"type":"adaptive"}`))
+	o := Options{Seal: testSeal(b)}
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Decode(body, o); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -38,7 +38,7 @@ func (r *reader) toolUse(b *block) error {
 }
 
 // toolResult reads what a call came to. Chat's tools answer with text alone: images follow as the user's.
-func (r *reader) toolResult(b *block, at string) error {
+func (r *reader) toolResult(b *block, at spot) error {
 	h := &r.history
 	id, err := needed("tool_use_id", b.useID)
 	if err != nil {
@@ -85,7 +85,7 @@ func markError(text []byte) []byte {
 }
 
 // resultContent reads a result's content: nothing, a string or blocks.
-func (r *reader) resultContent(v []byte, at string) (texts [][]byte, images []part, err error) {
+func (r *reader) resultContent(v []byte, at spot) (texts [][]byte, images []part, err error) {
 	switch {
 	case v == nil:
 		return nil, nil, nil
@@ -142,7 +142,7 @@ func (r *reader) document(b *block) ([]byte, error) {
 		if err := add("source", b.source); err != nil {
 			return nil, err
 		}
-		texts, images, err := r.resultContent(b.content, "")
+		texts, images, err := r.resultContent(b.content, spot{})
 		if err == nil && len(images) > 0 {
 			err = unsupported("content", "A search result holds text only.")
 		}

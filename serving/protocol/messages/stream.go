@@ -45,7 +45,7 @@ func (s *stream) Add(dst, data []byte) ([]byte, protocol.Step, error) {
 
 // Begin implements protocol.Sink. Zero input tokens make clients show an empty context: there is an estimate at least.
 func (s *stream) Begin(dst []byte, prompt int64) []byte {
-	if prompt < 0 {
+	if prompt <= 0 {
 		prompt = s.p.Prompt
 	}
 	dst = append(event(dst, "message_start"), `,"message":{`...)

@@ -2,7 +2,6 @@ package messages
 
 import (
 	"slices"
-	"strconv"
 
 	"millrace/serving/engine/scan"
 )
@@ -30,7 +29,7 @@ func (r *reader) toolList() error {
 			return invalid("name", "Another tool has this name: tool names must be unique.")
 		}
 		r.toolNames = append(r.toolNames, name)
-		r.req.tools = append(r.req.tools, "tools["+strconv.Itoa(i)+"]")
+		r.req.tools = append(r.req.tools, i)
 		if len(out) > 0 {
 			out = append(out, ',')
 		}
