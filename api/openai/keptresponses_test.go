@@ -195,6 +195,20 @@ func TestInputItemsHavePages(t *testing.T) {
 	s.bad(404, "GET", path+"?after=msg_nobody", "")
 }
 
+func TestInputTokensAreCounted(t *testing.T) {
+	s := newKept(t, engine.Sim, simulated(t))
+	short := s.good("POST", "/v1/responses/input_tokens", `{"model":"acme/test","input":"one two three"}`)
+	made := s.good("POST", "/v1/responses", `{"model":"acme/test","input":"one two three","max_output_tokens":1}`)
+	if short["object"] != "response.input_tokens" || short["input_tokens"] != made["usage"].(map[string]any)["input_tokens"] {
+		t.Fatalf("counted %v, used %v", short, made["usage"])
+	}
+	long := s.good("POST", "/v1/responses/input_tokens", `{"model":"acme/test","input":"and","previous_response_id":"`+made["id"].(string)+`"}`)
+	if long["input_tokens"].(float64) <= short["input_tokens"].(float64) {
+		t.Fatal(long)
+	}
+	s.bad(404, "POST", "/v1/responses/input_tokens", `{"model":"nobody/knows","input":"x"}`)
+}
+
 func TestConversations(t *testing.T) {
 	e := gatetest.NewEngine(t, gatetest.Stream(says("Hello.")))
 	s := newKept(t, engine.VLLM, e)

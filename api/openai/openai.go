@@ -56,6 +56,7 @@ func (a *API) Register(e *echo.Echo) {
 	e.Any(pathEmbeddings, handle(inference.Only(http.MethodPost, a.embeddings)))
 	e.Any(pathResponses, handle(a.createResponse))
 	e.Any(pathResponses+"/compact", handle(inference.Only(http.MethodPost, a.compact)))
+	e.Any(pathResponses+"/input_tokens", handle(inference.Only(http.MethodPost, a.countInput)))
 	e.Any(pathResponses+"/*", handle(a.keptResponse))
 	e.Any(pathConversations, handle(a.conversations))
 	e.Any(pathConversations+"/*", handle(a.conversations))

@@ -96,6 +96,32 @@ func (a *API) compact(w http.ResponseWriter, r *http.Request, id ids.ID) error {
 	return dialect.Translate(ticket.Serve(r.Context(), w))
 }
 
+// bytesPerToken turns text into a low estimate of tokens, where no engine counts.
+const bytesPerToken = 4
+
+// countInput answers POST /v1/responses/input_tokens: what the input of a request comes to.
+func (a *API) countInput(w http.ResponseWriter, r *http.Request, id ids.ID) error {
+	caller, body, err := a.Door.Enter(w, r)
+	if err != nil {
+		return err
+	}
+	defer inference.Give(body)
+	req, err := dialect.Decode(body)
+	if err != nil {
+		return err
+	}
+	p, err := a.Responses.Prepare(r.Context(), responses.Call{ID: id, Caller: caller, Request: req}, nil)
+	if err != nil {
+		return err
+	}
+	count, err := a.Gate.CountTokens(r.Context(), p.Admission(a.Responses), p.Chat.TextBytes/bytesPerToken+1)
+	if err != nil {
+		return dialect.Translate(err)
+	}
+	inference.Warn(w.Header(), p.Chat.Ignored)
+	return inference.WriteJSON(w, map[string]any{"object": "response.input_tokens", "input_tokens": count.Tokens})
+}
+
 func wrongMethod(w http.ResponseWriter, r *http.Request, allowed ...string) error {
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
 	return fault.New(fault.Method, "%s takes %s, not %s.", inference.Shown(r.URL.Path), strings.Join(allowed, " or "), r.Method)

@@ -14,8 +14,8 @@ type tool struct {
 	} `json:"function"`
 }
 
-// chooseTools picks the functions to call: by tool_choice, or, with "auto", those that the last user message names or, when
-// it asks for a tool without naming one, the first.
+// chooseTools picks the functions to call: by tool_choice, or, with "auto", those that the last user message names, else the
+// first that it has a word of, or, when it asks for a tool without naming one, the first.
 func chooseTools(tools []tool, choice json.RawMessage, question string) []tool {
 	if len(tools) == 0 {
 		return nil
@@ -49,10 +49,24 @@ func asked(tools []tool, question string) []tool {
 		return all
 	}
 	q := strings.ToLower(question)
+	for i := range tools {
+		if sharesWord(tools[i].Function.Name, q) {
+			return tools[i : i+1]
+		}
+	}
 	if strings.Contains(q, "use a tool") || strings.Contains(q, "use the tool") || strings.Contains(q, "call the tool") || strings.Contains(q, "call a tool") {
 		return tools[:1]
 	}
 	return nil
+}
+
+// tellingWord is how long a word of a tool's name must be to tell what the tool is about, in bytes.
+const tellingWord = 6
+
+// sharesWord reports whether a question has a telling word of a tool's name: what get_weather does, "the weather" asks for.
+func sharesWord(name, question string) bool {
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '_' || r == '-' })
+	return slices.ContainsFunc(words, func(w string) bool { return len(w) >= tellingWord && strings.Contains(question, w) })
 }
 
 func named(tools []tool, question string) (all []tool) {
