@@ -106,6 +106,8 @@ func (a *attempt) serve(ctx context.Context, t *gate.Ticket, w *recorder) (err e
 // judge decides what an attempt's error means for its line, its batch and its model's room.
 func (a *attempt) judge(ctx, life context.Context, err error) (verdict, error) {
 	h, f := a.hold, fault.Of(err)
+	var said *fault.Fault
+	away := !errors.As(err, &said) && db.Away(err) // an engine's broken connection looks like the database's
 	switch {
 	case errors.Is(err, errNotWaiting), errors.Is(err, errLost):
 		return nothing, nil
@@ -114,7 +116,7 @@ func (a *attempt) judge(ctx, life context.Context, err error) (verdict, error) {
 	case f.Kind == fault.OutOfCredit:
 		h.putOff(f, pauseBroke)
 		return nothing, a.putBack(ctx, a.logged)
-	case f.Kind == fault.Unavailable || f.Kind == fault.Limited || db.Away(err):
+	case f.Kind == fault.Unavailable || f.Kind == fault.Limited || away:
 		h.putOff(f, max(f.RetryAfter, pauseBusy))
 		return strained, a.putBack(ctx, a.logged)
 	case f.Kind == fault.Internal || f.Kind == fault.Upstream || f.Kind == fault.Timeout:

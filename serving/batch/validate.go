@@ -143,7 +143,7 @@ func (v *validator) end(ctx context.Context) error {
 	if cause := h.cause(); cause != nil {
 		return cause // cancelled, expired or stopped: there is nothing to say
 	}
-	if v.total == 0 {
+	if v.total == 0 && len(v.problems) == 0 {
 		v.say(bad(codeEmpty, "", "The file has no requests."), 0)
 	}
 	if len(v.problems) > 0 {

@@ -1,0 +1,322 @@
+package batch_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"millrace/db"
+	"millrace/internal/fault"
+	"millrace/internal/usage"
+	"millrace/serving/batch"
+	"millrace/serving/engine"
+	"millrace/serving/gate/gatetest"
+)
+
+var direct = gatetest.Options{Direct: true, Placed: true}
+
+func TestABatchRuns(t *testing.T) {
+	w := newWorld(t)
+	s := gatetest.New(t, direct, gatetest.NewEngine(t, gatetest.Stream(said)))
+	w.gateway(s, nil)
+	b := w.create(requests(30) + request("too much", `,"max_tokens":9000,"user":"me"`) + "\r\n" + request(`ü"\u0000`, `,"store":true`))
+	b = w.status(b.ID, batch.Completed)
+	good, bad := w.answers(b.OutputFileID), w.answers(b.ErrorFileID)
+	if b.Total != 32 || b.Completed != 31 || b.Failed != 1 || len(good) != 31 || len(bad) != 1 || b.InProgressAt == nil || b.FinalizingAt == nil || b.CompletedAt == nil || b.Model != gatetest.ModelName {
+		t.Fatalf("%+v %d %d", b, len(good), len(bad))
+	}
+	if a := good["r7"]; a.Response.Status != 200 || a.Error != nil || !strings.Contains(string(a.Response.Body), `"content":"hi"`) || !strings.HasPrefix(a.ID, "batch_req_") {
+		t.Errorf("%+v", a)
+	}
+	if a := bad["too much"]; a.Response.Status != 400 || a.Error != nil || !strings.Contains(string(a.Response.Body), `"param":"max_tokens"`) {
+		t.Errorf("%+v", a)
+	}
+	if a := good[`ü"\u0000`]; a.Response == nil || !strings.Contains(a.Response.Warning, "store") {
+		t.Errorf("what was ignored is not told: %+v", a)
+	}
+	events := s.Log.Events()
+	if len(events) != 31 {
+		t.Fatalf("%d events", len(events))
+	}
+	for _, e := range events {
+		if e.Service != usage.Batch || e.Key != w.owner.Key || e.Org != w.owner.Org || e.Ending != usage.Complete || e.ID.Version() != 7 || e.Validate() != nil {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// waitFor waits for something that a fake counts.
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("never: " + what)
+		}
+	}
+}
+
+// hang answers the first n requests, and none of the others until the gate leaves.
+func hang(n int) gatetest.Script {
+	return func(c net.Conn, i int) bool {
+		if i <= n {
+			return gatetest.Stream(said)(c, i)
+		}
+		gatetest.Gone(c)
+		return false
+	}
+}
+
+// A gateway dies: another takes its batch over. What has a result does not run again, and what was in flight runs under the
+// same id, so that it can be charged once only.
+func TestADeadGatewaysBatchIsTakenOver(t *testing.T) {
+	w := newWorld(t)
+	first, second := gatetest.NewEngine(t, hang(3)), gatetest.NewEngine(t, gatetest.Stream(said))
+	a := w.gateway(gatetest.New(t, direct, first), nil)
+	b := w.create(requests(6))
+	w.until(b.ID, "three done", func(b batch.Batch) bool { return b.Completed == 3 && first.Requests() == 6 })
+	a.db.Close() // it neither renews its hold nor writes anything any more
+	a.die()
+	other := w.gateway(gatetest.New(t, direct, second), nil)
+	b = w.status(b.ID, batch.Completed)
+	good := w.answers(b.OutputFileID)
+	if b.Completed != 6 || b.Failed != 0 || len(good) != 6 || second.Requests() != 3 {
+		t.Fatalf("%+v, %d results, %d requests to the second", b, len(good), second.Requests())
+	}
+	charged := map[string]int{}
+	for _, g := range []*gateway{a, other} {
+		for _, e := range g.Log.Events() {
+			if e.Charge > 0 {
+				charged[strings.ReplaceAll(e.ID.String(), "-", "")]++
+			}
+		}
+	}
+	for id, r := range good {
+		if charged[strings.TrimPrefix(r.Response.RequestID, "req_")] != 1 {
+			t.Errorf("%s (%s) was charged %d times", id, r.Response.RequestID, charged[r.Response.RequestID])
+		}
+	}
+	if len(charged) != 6 {
+		t.Errorf("%d requests were charged", len(charged))
+	}
+	uncharged := map[string]bool{} // called off when the first one died: of the same ids as those that the second one ran
+	for _, e := range a.Log.Events() {
+		if e.Charge == 0 {
+			uncharged[e.ID.String()] = true
+		}
+	}
+	for _, e := range other.Log.Events() {
+		if !uncharged[e.ID.String()] {
+			t.Errorf("%s ran under another id before", e.ID)
+		}
+	}
+}
+
+// A gateway that hangs loses its hold. When it wakes up, it can write nothing.
+func TestWhoLostABatchWritesNothing(t *testing.T) {
+	w := newWorld(t)
+	free := make(chan struct{})
+	slow := gatetest.NewEngine(t, func(c net.Conn, n int) bool {
+		<-free
+		return gatetest.Stream(said)(c, n)
+	})
+	a := w.gateway(gatetest.New(t, direct, slow), func(o *batch.Options) { o.Lease = time.Hour })
+	b := w.create(requests(4))
+	waitFor(t, "lines in flight", func() bool { return slow.Requests() == 4 })
+	w.exec(`UPDATE batches SET lease_until = clock_timestamp() - interval '1 second'`)
+	quick := gatetest.NewEngine(t, gatetest.Stream(said))
+	a.runner.Rest()
+	w.gateway(gatetest.New(t, direct, quick), nil)
+	b = w.status(b.ID, batch.Completed)
+	close(free)
+	waitFor(t, "the late ones have ended", func() bool { return a.Gate.Running() == 0 && len(a.Log.Events()) == 4 })
+	a.die()
+	if now := w.status(b.ID, batch.Completed); now.Completed != 4 || len(w.answers(now.OutputFileID)) != 4 || quick.Requests() != 4 {
+		t.Errorf("%+v", now)
+	}
+}
+
+func (w *world) exec(sql string, args ...any) {
+	w.t.Helper()
+	err := w.db.InTx(w.t.Context(), db.System(), func(tx pgx.Tx) error { _, err := tx.Exec(w.t.Context(), sql, args...); return err })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// A gateway that drains calls lines off, uncharged, and lets its batches go at once; the next attempt has another id.
+func TestAGatewayThatDrainsLetsGo(t *testing.T) {
+	w := newWorld(t)
+	first := gatetest.NewEngine(t, hang(1))
+	a := w.gateway(gatetest.New(t, direct, first), func(o *batch.Options) { o.Lease = time.Hour })
+	b := w.create(requests(3))
+	w.until(b.ID, "one done", func(b batch.Batch) bool { return b.Completed == 1 && first.Requests() == 3 })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := a.runner.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if events := a.Log.Events(); len(events) != 3 || events[1].Charge != 0 || events[2].Charge != 0 {
+		t.Errorf("%d events", len(events))
+	}
+	second := gatetest.NewEngine(t, gatetest.Stream(said))
+	other := w.gateway(gatetest.New(t, direct, second), nil)
+	w.status(b.ID, batch.Completed)
+	seen := map[string]bool{}
+	for _, g := range []*gateway{a, other} {
+		for _, e := range g.Log.Events() {
+			if seen[e.ID.String()] {
+				t.Errorf("%s twice", e.ID)
+			}
+			seen[e.ID.String()] = true
+		}
+	}
+}
+
+// What ran before the end is kept; what never ran is told.
+func TestCancelledAndExpired(t *testing.T) {
+	for name, end := range map[string]func(w *world, b batch.Batch) (status, code string){
+		"cancelled": func(w *world, b batch.Batch) (string, string) {
+			got, err := w.store.Cancel(w.t.Context(), w.owner, b.ID)
+			if err != nil || got.Status != batch.Cancelling || got.CancellingAt == nil {
+				w.t.Errorf("%v %+v", err, got)
+			}
+			if _, err := w.store.Cancel(w.t.Context(), w.owner, b.ID); err != nil {
+				w.t.Errorf("a second time: %v", err)
+			}
+			return batch.Cancelled, "batch_cancelled"
+		},
+		"expired": func(w *world, _ batch.Batch) (string, string) {
+			w.clock.Advance(batch.Window)
+			return batch.Expired, "batch_expired"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			e := gatetest.NewEngine(t, hang(5))
+			s := gatetest.New(t, direct, e)
+			w.gateway(s, func(o *batch.Options) { o.Grace = 100 * time.Millisecond })
+			b := w.create(requests(40))
+			w.until(b.ID, "five done", func(b batch.Batch) bool { return b.Completed == 5 && e.Requests() > 5 })
+			status, code := end(w, b)
+			b = w.status(b.ID, status)
+			good, bad := w.answers(b.OutputFileID), w.answers(b.ErrorFileID)
+			if b.Total != 40 || b.Completed != 5 || len(good) != 5 || len(bad) != 35 || e.Requests() == 40 {
+				t.Errorf("%+v: %d results, %d others", b, len(good), len(bad))
+			}
+			for _, a := range bad {
+				if a.Response != nil || a.Error == nil || a.Error.Code != code {
+					t.Errorf("%+v", a)
+				}
+			}
+			charged := 0
+			for _, ev := range s.Log.Events() {
+				if ev.Charge > 0 {
+					charged++
+				}
+			}
+			if charged != 5 {
+				t.Errorf("%d were charged", charged)
+			}
+			if _, err := w.store.Cancel(t.Context(), w.owner, b.ID); !fault.Is(err, fault.Conflict) {
+				t.Errorf("cancelling what has ended: %v", err)
+			}
+		})
+	}
+}
+
+// Without credit a batch is paused and says why; with credit it goes on. No line fails for it.
+func TestNoCreditPausesABatch(t *testing.T) {
+	w := newWorld(t)
+	o := direct
+	o.Cap = 1
+	s := gatetest.New(t, o, gatetest.NewEngine(t, gatetest.Stream(said)))
+	g := w.gateway(s, nil)
+	b := w.create(requests(20))
+	w.until(b.ID, "paused", func(b batch.Batch) bool {
+		return b.Status == batch.InProgress && b.PauseCode == "insufficient_quota" && b.LeaseUntil == nil
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := g.runner.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	o.Cap = 0
+	w.gateway(gatetest.New(t, o, gatetest.NewEngine(t, gatetest.Stream(said))), nil)
+	w.clock.Advance(time.Minute)
+	if b = w.status(b.ID, batch.Completed); b.Completed != 20 || b.Failed != 0 || b.PauseCode != "" {
+		t.Errorf("%+v", b)
+	}
+}
+
+// The key that made the batch was revoked: its lines fail, and nothing reaches an engine.
+func TestARevokedKeyFailsTheLines(t *testing.T) {
+	w := newWorld(t)
+	e := gatetest.NewEngine(t, gatetest.Stream(said))
+	b := w.create(requests(12))
+	if _, err := w.keys.Revoke(t.Context(), w.root, w.owner.Org, w.owner.Key); err != nil {
+		t.Fatal(err)
+	}
+	w.gateway(gatetest.New(t, direct, e), nil)
+	b = w.status(b.ID, batch.Completed)
+	bad := w.answers(b.ErrorFileID)
+	if b.Failed != 12 || b.OutputFileID != nil || len(bad) != 12 || e.Requests() != 0 || bad["r1"].Response.Status != 401 || !strings.Contains(string(bad["r1"].Response.Body), "api_key_revoked") {
+		t.Errorf("%+v %+v", b, bad["r1"])
+	}
+}
+
+// An engine that fails is tried again a few times, each under an id of its own; then the line fails.
+func TestALineWhoseEngineFails(t *testing.T) {
+	w := newWorld(t)
+	e := gatetest.NewEngine(t, gatetest.Cut(said, 200)) // it breaks off behind its first word
+	s := gatetest.New(t, direct, e)
+	w.gateway(s, nil)
+	b := w.create(requests(1))
+	b = w.status(b.ID, batch.Completed)
+	if a := w.answers(b.ErrorFileID)["r1"]; a.Response == nil || a.Response.Status != 502 {
+		t.Errorf("%+v", a)
+	}
+	seen := map[string]bool{}
+	for _, ev := range s.Log.Events() {
+		seen[ev.ID.String()] = true
+		if ev.Charge != 0 {
+			t.Errorf("charged: %+v", ev)
+		}
+	}
+	if len(seen) != 4 || len(s.Log.Events()) != 4 {
+		t.Errorf("%d attempts of %d ids", len(s.Log.Events()), len(seen))
+	}
+}
+
+// Where no engine ranks requests, lines wait while others do. Where engines rank, they serve lines last by themselves.
+func TestLinesTakeWhatOthersLeave(t *testing.T) {
+	for family, waits := range map[engine.Family]bool{engine.LlamaCpp: true, engine.VLLM: false} {
+		w := newWorld(t)
+		var running, most atomic.Int64
+		e := gatetest.NewEngine(t, func(c net.Conn, n int) bool {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			return gatetest.Stream(said)(c, n)
+		})
+		o := direct
+		o.Family = family
+		g := w.gateway(gatetest.New(t, o, e), nil)
+		g.spare.waiting.Store(3)
+		b := w.create(requests(10))
+		w.until(b.ID, "validated", func(b batch.Batch) bool { return b.Status != batch.Validating })
+		if waits {
+			waitFor(t, "three looks for room", func() bool { return g.spare.asked.Load() > 3 })
+			if e.Requests() != 0 {
+				t.Errorf("%s: a line started while others waited", family)
+			}
+			g.spare.waiting.Store(0)
+		}
+		if b = w.status(b.ID, batch.Completed); b.Completed != 10 || most.Load() > 16 {
+			t.Errorf("%s: %+v, %d at once", family, b, most.Load())
+		}
+	}
+}
