@@ -14,6 +14,7 @@ import (
 type flight struct {
 	lines   sync.WaitGroup
 	running atomic.Int32
+	freed   chan struct{}   // a line has ended
 	ctx     context.Context // of the requests
 	callOff context.CancelFunc
 }
@@ -21,7 +22,7 @@ type flight struct {
 // lines runs every line that has no result. nil: there are none left.
 func (h *hold) lines(ctx context.Context) error {
 	for {
-		f := &flight{}
+		f := &flight{freed: make(chan struct{}, 1)}
 		f.ctx, f.callOff = context.WithCancel(ctx)
 		started, err := h.start(ctx, f)
 		h.land(f)
@@ -56,6 +57,10 @@ func (h *hold) start(ctx context.Context, f *flight) (started int, err error) {
 				v := h.line(ctx, f.ctx, l)
 				f.running.Add(-1)
 				h.runner.rooms.give(h.batch.Model, v)
+				select {
+				case f.freed <- struct{}{}:
+				default:
+				}
 			})
 		}
 	}
@@ -73,6 +78,7 @@ func (h *hold) await(ctx context.Context, f *flight) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-f.freed:
 		case <-time.After(slotPoll):
 		}
 	}

@@ -40,7 +40,7 @@ const (
 	pollEvery     = 2 * time.Second  // between looks for batches of other gateways' customers
 	maxHeld       = 32               // batches that a gateway works on at once
 	maxRunning    = 64               // lines in flight on a gateway
-	maxPerBatch   = 16               // and of one batch
+	maxPerBatch   = 32               // and of one batch
 	pageLines     = 64               // lines read at once to be started
 	slotPoll      = 100 * time.Millisecond
 	callOffAfter  = 10 * time.Minute // lines in flight when a batch was cancelled or has expired
