@@ -16,6 +16,7 @@ type chatRules struct {
 	salt      bool            // knows cache_salt
 	requestID bool            // knows request_id
 	rank      bool            // knows priority
+	template  bool            // knows chat_template_kwargs: open models are told there not to think
 	capName   string          // the name of the token cap; "" = the one the client used, else max_tokens
 	drop      map[string]bool // the family's own fields that a client must never set
 }
@@ -48,6 +49,8 @@ func (r *chatRules) prepare(dst, body []byte, p ChatParams) ([]byte, error) {
 	dst = append(dst, `{"model":`...)
 	dst = scan.Quote(dst, p.Model)
 	var limit, legacy []byte // raw values of max_completion_tokens and max_tokens
+	unthinking := false      // by reasoning_effort, and nothing is said to the template
+	told := false
 	m := scan.Object(body)
 	for m.Next() {
 		switch string(m.Key) {
@@ -57,6 +60,10 @@ func (r *chatRules) prepare(dst, body []byte, p ChatParams) ([]byte, error) {
 		case "max_tokens":
 			legacy = m.Value
 			continue
+		case "reasoning_effort":
+			unthinking = string(m.Value) == `"none"`
+		case "chat_template_kwargs":
+			told = !absent(m.Value)
 		}
 		if r.refuses(m.Key) {
 			continue
@@ -74,6 +81,9 @@ func (r *chatRules) prepare(dst, body []byte, p ChatParams) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.template && unthinking && !told {
+		dst = append(dst, noThinking...)
+	}
 	if r.salt && p.Salt != "" {
 		dst = append(dst, `,"cache_salt":`...)
 		dst = scan.Quote(dst, p.Salt)
@@ -89,6 +99,10 @@ func (r *chatRules) prepare(dst, body []byte, p ChatParams) ([]byte, error) {
 	dst = append(dst, r.forced...)
 	return append(dst, '}'), nil
 }
+
+// noThinking says by the names that templates of open models have for it (Qwen's and GLM's, DeepSeek's) what OpenAI's own
+// effort "none" says. Templates pass over what they do not know.
+const noThinking = `,"chat_template_kwargs":{"enable_thinking":false,"thinking":false}`
 
 // Steers reports whether a member of a chat body steers engines and so is no client's to set, however its name is cased.
 func Steers(key []byte) bool { return has(steering, key) }

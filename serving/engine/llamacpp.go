@@ -13,8 +13,9 @@ import (
 type llamaCpp struct{}
 
 var llamaChat = chatRules{
-	forced:  `"stream":true,"stream_options":{"include_usage":true},"timings_per_token":true`,
-	capName: "max_tokens",
+	forced:   `"stream":true,"stream_options":{"include_usage":true},"timings_per_token":true`,
+	capName:  "max_tokens",
+	template: true,
 	drop: set("timings_per_token", "n_predict", "id_slot", "cache_prompt", "n_cache_reuse", "return_progress", "lora",
 		"n_keep", "n_discard", "t_max_predict_ms", "response_fields", "return_tokens", "verbose", "generation_prompt"),
 }

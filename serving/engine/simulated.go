@@ -18,6 +18,7 @@ var simChat = chatRules{
 	salt:      true,
 	requestID: true,
 	rank:      true,
+	template:  true,
 }
 
 const simBlockTokens = 16

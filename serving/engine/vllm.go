@@ -18,6 +18,7 @@ var vllmChat = chatRules{
 	salt:      true,
 	requestID: true,
 	rank:      true,
+	template:  true,
 	drop:      set("mm_processor_kwargs", "logits_processors", "bad_words_ids", "return_prompt_text"),
 }
 
