@@ -217,7 +217,7 @@ func uploadError(err error) error {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &broken):
-		return fault.New(fault.Invalid, "The form could not be read whole: %s", "send multipart/form-data whose parts end with their boundary.").WithCause(err)
+		return fault.New(fault.Invalid, "The form could not be read whole: send multipart/form-data that ends with its boundary.").WithCause(err)
 	}
 	return err
 }

@@ -9,8 +9,6 @@ import (
 	"millrace/internal/fault"
 	"millrace/internal/usage"
 	"millrace/serving/engine/scan"
-	"millrace/serving/protocol"
-	"millrace/tenants/keys"
 )
 
 // Codes of what is wrong with an input file.
@@ -92,23 +90,23 @@ const maxShown = 64
 func shown(b []byte) string { return string(bytes.ToValidUTF8(b[:min(len(b), maxShown)], nil)) }
 
 // decode reads the request's body in the endpoint's dialect.
-func (r *request) decode(e *Endpoint, caller keys.Principal) (*protocol.ChatRequest, *fault.Fault) {
-	chat, _, err := e.Decode(r.body, caller)
+func (r *request) decode(e *Endpoint) (asked Asked, f *fault.Fault) {
+	asked, err := e.Check(r.body)
 	if err != nil {
 		f := *fault.Of(err)
 		if f.Code == "" {
 			f.Code = codeRequest
 		}
 		f.Param = inBody(f.Param)
-		return nil, &f
+		return asked, &f
 	}
 	switch {
-	case chat.Stream:
-		return nil, bad(codeRequest, "body.stream", "Answers of a batch are not streamed: leave stream out.")
-	case chat.Service == usage.Priority:
-		return nil, bad(codeRequest, "body.service_tier", "Batches have a service tier of their own: leave service_tier out.")
+	case asked.Stream:
+		return asked, bad(codeRequest, "body.stream", "Answers of a batch are not streamed: leave stream out.")
+	case asked.Service == usage.Priority:
+		return asked, bad(codeRequest, "body.service_tier", "Batches have a service tier of their own: leave service_tier out.")
 	}
-	return chat, nil
+	return asked, nil
 }
 
 func inBody(param string) string {

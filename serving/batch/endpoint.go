@@ -1,20 +1,37 @@
 package batch
 
 import (
+	"context"
 	"strings"
 
+	"millrace/internal/ids"
+	"millrace/internal/usage"
 	"millrace/serving/gate"
-	"millrace/serving/protocol"
 	"millrace/tenants/keys"
 )
 
 // Endpoint is what lines of a batch can be requests of. A new dialect is one more of these.
 type Endpoint struct {
 	Path string
-	// Decode checks a request's body and says in which dialect it is answered.
-	Decode func(body []byte, caller keys.Principal) (*protocol.ChatRequest, *gate.Dialect, error)
-	// Fail is an error as the body of an answer.
-	Fail func(err error) []byte
+	// Check checks a request's body as far as that needs nothing but the body, and says what every dialect asks for.
+	Check func(body []byte) (Asked, error)
+	// Prepare makes of it what the gate is asked.
+	Prepare func(ctx context.Context, id ids.ID, caller keys.Principal, body []byte) (Prepared, error)
+	// Fail is an error of a request as the body of an answer.
+	Fail func(err error, id ids.ID) []byte
+}
+
+// Asked is what a batch needs to know of a request.
+type Asked struct {
+	Model   string
+	Stream  bool
+	Service usage.Service
+}
+
+// Prepared is a request for the gate.
+type Prepared struct {
+	gate.Request
+	Say func(err error) error // gives the gate's errors the dialect's words; nil = they have them
 }
 
 // Endpoints is the table of them.

@@ -23,6 +23,7 @@ type attempt struct {
 	n      int32
 	id     ids.ID
 	logged bool // the usage log has an event of it
+	say    func(error) error
 }
 
 // line runs one line. ctx is the hold's, life the request's.
@@ -75,15 +76,16 @@ func (a *attempt) ask(ctx context.Context) (*recorder, error) {
 	if f != nil {
 		return nil, f
 	}
-	chat, dialect, err := h.endpoint.Decode(r.body, caller)
+	asked, err := h.endpoint.Prepare(ctx, a.id, caller, r.body)
 	if err != nil {
 		return nil, err
 	}
-	ticket, err := h.runner.Gate.Admit(ctx, gate.Request{ID: a.id, Caller: caller, Chat: chat, Dialect: dialect, Batch: true})
+	asked.ID, asked.Caller, asked.Batch, a.say = a.id, caller, true, asked.Say
+	ticket, err := h.runner.Gate.Admit(ctx, asked.Request)
 	if err != nil {
 		return nil, err
 	}
-	w := newRecorder(chat.Ignored)
+	w := newRecorder(asked.Chat.Ignored)
 	a.logged = true
 	return w, a.serve(ctx, ticket, w)
 }
@@ -127,7 +129,10 @@ func (a *attempt) judge(ctx, life context.Context, err error) (verdict, error) {
 	}
 	w := newRecorder(nil)
 	w.WriteHeader(f.Kind.Status())
-	_, _ = w.Write(h.endpoint.Fail(err))
+	if a.say != nil {
+		err = a.say(err)
+	}
+	_, _ = w.Write(h.endpoint.Fail(err, a.id))
 	a.keep(ctx, Failed, w.result(a))
 	return nothing, nil
 }

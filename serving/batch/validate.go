@@ -9,7 +9,6 @@ import (
 
 	"millrace/db/q"
 	"millrace/internal/fault"
-	"millrace/tenants/keys"
 )
 
 // Problem is one thing that is wrong with an input file.
@@ -23,7 +22,6 @@ type Problem struct {
 // validator reads an input file once.
 type validator struct {
 	hold     *hold
-	caller   keys.Principal
 	ids      map[[16]byte]bool // of the custom ids so far
 	model    string
 	problems []Problem
@@ -34,7 +32,7 @@ type validator struct {
 // validate reads the input file and writes the batch's lines, or fails the batch with what is wrong.
 func (h *hold) validate(ctx context.Context) error {
 	b := &h.batch
-	v := &validator{hold: h, caller: keys.Principal{Org: b.OrgID, Project: b.ProjectID, Key: b.KeyID}, ids: map[[16]byte]bool{},
+	v := &validator{hold: h, ids: map[[16]byte]bool{},
 		pending: q.InsertBatchLinesParams{OrgID: b.OrgID, BatchID: b.ID}}
 	// Lines of an earlier try that was broken off.
 	if err := h.write(ctx, func(rows *q.Queries, _ *q.Batch) error {
@@ -108,17 +106,17 @@ func (v *validator) line(l *line) *fault.Fault {
 	} else {
 		v.ids[key] = true
 	}
-	chat, f := r.decode(v.hold.endpoint, v.caller)
+	asked, f := r.decode(v.hold.endpoint)
 	if f != nil {
 		return f
 	}
 	if v.model == "" {
-		v.model = chat.Model
-		if _, known := v.hold.runner.Models.Model(chat.Model); !known {
+		v.model = asked.Model
+		if _, known := v.hold.runner.Models.Model(asked.Model); !known {
 			return bad(codeNoModel, "body.model", "The model does not exist. GET /v1/models lists those that do.")
 		}
 	}
-	if chat.Model != v.model {
+	if asked.Model != v.model {
 		return bad(codeModel, "body.model", "All lines of a batch must ask for the same model.")
 	}
 	p := &v.pending

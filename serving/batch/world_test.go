@@ -80,7 +80,7 @@ func (w *world) open() *db.DB {
 }
 
 func (w *world) storeOn(d *db.DB) *batch.Store {
-	return batch.New(d, w.clock, openai.BatchEndpoints())
+	return batch.New(d, w.clock, openai.BatchEndpoints(nil))
 }
 
 // customer makes an organization with a project and a key.
