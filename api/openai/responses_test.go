@@ -100,6 +100,26 @@ func TestResponsesThatFail(t *testing.T) {
 	}
 }
 
+// A client that would rather lose the begin of its conversation than be refused is not refused.
+func TestTruncation(t *testing.T) {
+	refuse := gatetest.Refuse(400, `{"error":{"message":"This model's maximum context length is 1000 tokens. However, your request has 2000 input tokens.","code":400}}`)
+	e := gatetest.NewEngine(t, func(c net.Conn, n int) bool {
+		if n%2 == 1 {
+			return refuse(c, n)
+		}
+		return gatetest.Stream(says("Fits."))(c, n)
+	})
+	s := newStand(t, engine.VLLM, e)
+	const long = `{"model":"acme/test","store":false,"input":[{"role":"user","content":"one one one one"},{"role":"assistant","content":"said"},{"role":"user","content":"two"}]`
+	answer, body := s.do("POST", "/v1/responses", long+`,"truncation":"auto"}`)
+	if answer.StatusCode != 200 || messages(t, e) != `[{"role":"user","content":"two"}]` {
+		t.Fatalf("%d %s; the engine got %s", answer.StatusCode, body, messages(t, e))
+	}
+	if answer, body := s.do("POST", "/v1/responses", long+`}`); answer.StatusCode != 400 || !strings.Contains(string(body), "context_length_exceeded") {
+		t.Fatalf("%d %s", answer.StatusCode, body)
+	}
+}
+
 func TestResponsesRefuse(t *testing.T) {
 	s := newStand(t, engine.Sim, simulated(t))
 	for _, tt := range []struct {

@@ -74,6 +74,7 @@ type serveCmd struct {
 	sellerFlags
 	LoopbackWebhooks bool          `help:"Customers' webhooks may lead to this machine and use http: for development only." env:"MILLRACE_LOOPBACK_WEBHOOKS"`
 	ApprovalAboveUSD string        `name:"approval-above-usd" help:"What an operator gives or takes above this sum waits for a second operator." default:"1000" env:"MILLRACE_APPROVAL_ABOVE_USD"`
+	HostedTools      string        `help:"What becomes of tools in the Responses API that only OpenAI's servers run (web_search, mcp, …): drop, with a warning, or refuse." enum:"drop,refuse" default:"drop" env:"MILLRACE_HOSTED_TOOLS"`
 	ReadyFile        string        `help:"Written once everything serves." placeholder:"FILE" hidden:""`
 	Validity         time.Duration `help:"How long a gateway may admit without hearing from the database." default:"5m"`
 	Drain            time.Duration `help:"How long running requests may go on when told to stop." default:"60s"`
@@ -86,7 +87,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg := assembly.Config{Roles: roles, Version: version, PublicURL: c.PublicURL, HubURL: c.HubURL, Validity: c.Validity, LoopbackHooks: c.LoopbackWebhooks}
+	cfg := assembly.Config{Roles: roles, Version: version, PublicURL: c.PublicURL, HubURL: c.HubURL, Validity: c.Validity, LoopbackHooks: c.LoopbackWebhooks, RefuseHosted: c.HostedTools == "refuse"}
 	if cfg.Mail, err = c.mailServer(); err != nil {
 		return err
 	}

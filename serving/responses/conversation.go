@@ -13,6 +13,7 @@ import (
 	"millrace/internal/ids"
 	dialect "millrace/serving/protocol/responses"
 	"millrace/tenants/keys"
+	"millrace/tenants/limits"
 )
 
 // Conversation is a conversation without its items.
@@ -41,6 +42,9 @@ const MaxNewItems = 20
 
 // CreateConversation makes a conversation with its first items, an array or nil.
 func (s *Service) CreateConversation(ctx context.Context, by keys.Principal, metadata, items []byte) (Conversation, error) {
+	if err := s.take(by); err != nil {
+		return Conversation{}, err
+	}
 	id, now := ids.New(), s.now()
 	if metadata == nil {
 		metadata = []byte("{}")
@@ -58,6 +62,15 @@ func (s *Service) CreateConversation(ctx context.Context, by keys.Principal, met
 		return err
 	})
 	return Conversation{ID: ids.Format(conversationPrefix, id), Created: now, Metadata: metadata}, err
+}
+
+// take takes one request from the key's limits: what is kept without a model costs nothing else.
+func (s *Service) take(by keys.Principal) error {
+	lease, err := s.o.Gate.Limits.Take(by.Key, limits.Limits{RPM: by.RPM, TPM: by.TPM, Concurrency: by.Concurrency}, 0)
+	if err == nil {
+		lease.Done(0)
+	}
+	return err
 }
 
 // newItems checks items that a client adds.
@@ -174,8 +187,11 @@ func (s *Service) append(ctx context.Context, rows *q.Queries, by keys.Principal
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return false, err
+	case last > maxKeptItems:
+		return false, fault.New(fault.Invalid, "A conversation holds at most %d items: begin another one.", maxKeptItems).WithParam("conversation")
 	}
 	for i := range n {
 		in.Positions = append(in.Positions, last-n+1+i)

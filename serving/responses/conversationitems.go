@@ -13,6 +13,9 @@ import (
 
 // AddItems adds items, an array, to a conversation, and gives them as they are kept.
 func (s *Service) AddItems(ctx context.Context, by keys.Principal, id string, items []byte) (List, error) {
+	if err := s.take(by); err != nil {
+		return List{}, err
+	}
 	kept, err := s.newItems(by, items)
 	if err != nil {
 		return List{}, err

@@ -18,6 +18,7 @@ import (
 const (
 	followEvery = 250 * time.Millisecond
 	followQuiet = 15 * time.Second // between two writes: then the client is told that the stream still runs
+	followRest  = 10 * time.Second // how long the last events may come after the response's end
 	followRows  = 16
 )
 
@@ -36,6 +37,10 @@ func (s *Service) Follow(ctx context.Context, by keys.Principal, id string, afte
 	case !row.Streamed:
 		return fault.New(fault.Invalid, "Only responses that were begun with background and stream can be streamed again.").WithParam("stream")
 	}
+	if err := s.follower(1); err != nil {
+		return err
+	}
+	defer s.follower(-1)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-cache")
@@ -43,6 +48,17 @@ func (s *Service) Follow(ctx context.Context, by keys.Principal, id string, afte
 	w.WriteHeader(http.StatusOK)
 	f := follower{s: s, by: by, id: row.ID, next: after + 1, w: w, wrote: s.now()}
 	f.follow(ctx)
+	return nil
+}
+
+// follower counts one in or out.
+func (s *Service) follower(n int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n > 0 && s.followers >= maxFollowers {
+		return fault.New(fault.Unavailable, "Too many streams are read again just now. Try again.").WithRetryAfter(time.Second)
+	}
+	s.followers += n
 	return nil
 }
 
@@ -75,7 +91,7 @@ func (f *follower) follow(ctx context.Context) {
 		if row.Status == dialect.Cancelled || ended(row.Status) && f.passed(ctx) {
 			return
 		}
-		over = ended(row.Status) && f.s.now().Sub(f.wrote) > keepTimeout // the last events are stored after the response
+		over = ended(row.Status) && f.s.now().Sub(f.wrote) > followRest // the last events are stored after the response
 		if f.s.now().Sub(f.wrote) > followQuiet && f.write([]byte(protocol.Comment)) != nil {
 			return
 		}

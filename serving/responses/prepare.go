@@ -74,7 +74,7 @@ func (s *Service) prepare(ctx context.Context, c Call, last *Last, after []byte)
 	if err != nil {
 		return nil, err
 	}
-	from := dialect.Context{Items: p.before, Seal: s.seal(&c), After: after, Find: func(id string) ([]byte, error) { return s.find(ctx, p, id) }}
+	from := dialect.Context{Items: p.before, Seal: s.seal(&c), After: after, Drop: c.Drop, Refuse: s.o.Refuse, Find: func(id string) ([]byte, error) { return s.find(ctx, p, id) }}
 	if req.Store || req.Conversation != "" || last != nil {
 		from.Keep = hex.EncodeToString(c.ID[:])
 	}

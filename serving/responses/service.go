@@ -27,19 +27,21 @@ const Retention = 30 * 24 * time.Hour
 const (
 	maxChain     = 1000 // responses that one continues from
 	maxKeptItems = 16 << 10
-	maxRuns      = 1024 // responses made in the background by one process at once
-	keepTimeout  = 10 * time.Second
+	maxRuns      = 1024            // responses made in the background by one process at once
+	maxFollowers = 1024            // streams of background responses that one process gives at once
+	keepTimeout  = 3 * time.Second // the end of an answer waits for so long
 	sweepEvery   = time.Minute
 	expireRows   = 1000 // rows deleted in one transaction
 )
 
-// Options of a service. All are needed.
+// Options of a service. All but Refuse are needed.
 type Options struct {
 	DB     *db.DB
 	Clock  clock.Clock
 	Gate   *gate.Gate
 	Sealer protocol.Sealer
 	Frame  func(err error) []byte // an error as the API shows it
+	Refuse bool                   // tools that OpenAI runs are refused, not dropped
 }
 
 // Service is the memory of the Responses API. It is safe for concurrent use.
@@ -47,10 +49,11 @@ type Service struct {
 	o     Options
 	owner ids.ID // this process
 
-	mu       sync.Mutex
-	runs     map[ids.ID]*run
-	draining bool
-	tasks    sync.WaitGroup
+	mu        sync.Mutex
+	runs      map[ids.ID]*run
+	draining  bool
+	followers int
+	tasks     sync.WaitGroup
 }
 
 // New makes a service. Run must be running for background responses to be kept alive.
@@ -63,7 +66,8 @@ type Call struct {
 	ID      ids.ID
 	Caller  keys.Principal
 	Request *dialect.Request
-	Session string // a hint for routing, where the request has none
+	Session string  // a hint for routing, where the request has none
+	Drop    float64 // how much of the conversation to leave out: see protocol/responses.Context
 }
 
 func (s *Service) seal(c *Call) *protocol.ReasoningSeal {

@@ -79,6 +79,7 @@ type Config struct {
 	LoopbackHooks bool           // customers' webhooks may lead to this machine: for development
 	Seller        invoice.Seller // who sends invoices
 	InvoiceDue    time.Duration  // from an invoice's becoming final; 0 = invoice.DueAfter
+	RefuseHosted  bool           // tools that OpenAI's servers run are refused in Responses, not dropped
 	ApprovalAbove money.Nano     // what an operator gives or takes above it needs a second one; 0 = credit.StandardApproval
 }
 

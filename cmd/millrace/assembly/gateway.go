@@ -101,14 +101,15 @@ func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 		}
 		problem.OpenAI(c.Response().Writer, c.Request(), err)
 	}
-	batches, runner := s.openBatches(g, auth)
-	kept := responses.New(responses.Options{DB: c.DB, Clock: c.Clock, Gate: g, Sealer: c.Master, Frame: problem.OpenAIFrame})
+	kept := responses.New(responses.Options{DB: c.DB, Clock: c.Clock, Gate: g, Sealer: c.Master, Frame: problem.OpenAIFrame, Refuse: c.RefuseHosted})
 	s.serving.run("kept responses", kept.Run)
 	s.serving.onEnd("background responses", kept.Drain)
+	messages := &anthropic.API{Gate: g, Door: inference.Door{Auth: auth, Clock: c.Clock}, Models: s.Catalogue, Sealer: c.Master}
+	batches, runner := s.openBatches(g, auth, append(openai.BatchEndpoints(kept), messages.BatchEndpoint()))
 	api := &openai.API{Gate: g, Door: inference.Door{Auth: auth, Clock: c.Clock}, Models: s.Catalogue, Prices: prices, Responses: kept, Batches: batches}
 	s.serving.onEnd("WebSockets", api.Drain)
 	api.Register(e)
-	(&anthropic.API{Gate: g, Door: inference.Door{Auth: auth, Clock: c.Clock}, Models: s.Catalogue, Sealer: c.Master}).Register(e)
+	messages.Register(e)
 	return &gateway{gate: g, log: log, purse: purse, batches: runner, handler: e}, nil
 }
 

@@ -170,6 +170,10 @@ var cases = []struct {
 		[]item{{Type: "custom_tool_call", Status: "completed", CallID: "c1", Name: "apply_patch", Argument: "*** Begin"}}, "completed"},
 	{"a tool of a namespace", customTools, []string{d(`{"tool_calls":[{"index":0,"id":"c1","function":{"name":"agents__spawn","arguments":"{}"}}]}`), f(`{}`, `"tool_calls"`)},
 		[]item{{Type: "function_call", Status: "completed", CallID: "c1", Name: "spawn", Space: "agents", Argument: "{}"}}, "completed"},
+	{"one call at a time", ask + `,"parallel_tool_calls":false}`, []string{d(`{"content":"a"}`),
+		d(`{"tool_calls":[{"index":0,"id":"c1","function":{"name":"f","arguments":"{}"}},{"index":1,"id":"c2","function":{"name":"g","arguments":"{\"x\":"}}]}`),
+		d(`{"tool_calls":[{"index":1,"function":{"arguments":"1}"}}]}`), f(`{"content":"b"}`, `"tool_calls"`)},
+		[]item{message("a"), call("c1", "f", "{}"), message("b")}, "completed"},
 	{"logprobs", ask + `,"top_logprobs":1}`, []string{
 		`{"choices":[{"index":0,"delta":{"content":"é"},"logprobs":{"content":[{"token":"é","logprob":-0.1,"bytes":null,"top_logprobs":[{"token":"é","logprob":-0.1,"bytes":[195,169]}],"zz":1}]}}]}`,
 		`{"choices":[{"index":0,"delta":{"content":"b"},"logprobs":{"content":[{"token":"b","logprob":-1e-2,"bytes":[98]}]}}]}`, f(`{}`, `"stop"`)},

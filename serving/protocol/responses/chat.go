@@ -13,11 +13,13 @@ import (
 
 // Context is what a request stands on. The zero value is nothing.
 type Context struct {
-	Items [][]byte                        // arrays of items of the turns before, oldest first
-	Seal  *protocol.ReasoningSeal         // opens what was sealed here; nil = nothing is
-	Find  func(id string) ([]byte, error) // a kept item by its id, nil when there is none; nil = none are kept
-	After []byte                          // an array of items that follow the request's own
-	Keep  string                          // items of the input are kept: what the ids end in that they get, nothing = they are not
+	Items  [][]byte                        // arrays of items of the turns before, oldest first
+	Seal   *protocol.ReasoningSeal         // opens what was sealed here; nil = nothing is
+	Find   func(id string) ([]byte, error) // a kept item by its id, nil when there is none; nil = none are kept
+	After  []byte                          // an array of items that follow the request's own
+	Keep   string                          // items of the input are kept: what the ids end in that they get, nothing = they are not
+	Refuse bool                            // tools that OpenAI runs are refused, not dropped
+	Drop   float64                         // how much of the conversation to leave out, from its begin on: 0 = nothing, 1 = all but the last turn
 }
 
 // open gives what was sealed, the inside of a string; nil for anything else.
@@ -37,6 +39,7 @@ func (c *Context) find(id string) ([]byte, error) {
 
 // Chat writes the Chat Completions request that says the same. It is called once for each request.
 func (q *Request) Chat(c *Context) (*protocol.ChatRequest, error) {
+	q.tools.refuse = c.Refuse
 	if q.toolsGiven != nil {
 		if err := q.tools.read(q, "tools", q.toolsGiven); err != nil {
 			return nil, err
@@ -90,6 +93,7 @@ func (d *dialogue) build() error {
 		}
 	}
 	d.begin()
+	d.truncate(d.before.Drop)
 	if len(d.out) == 0 {
 		return invalid("input", "The input holds nothing that a model could answer.")
 	}

@@ -14,8 +14,8 @@ type dialogue struct {
 	q       *Request
 	before  *Context
 	out     []byte
-	n       int
 	origins []int // of each message: the index of the input item that it began with; -1 = none of this request's input
+	starts  []int // of each message: where it begins in out
 
 	item    int    // the item being read; -1 = one of earlier turns
 	begun   bool   // something other than system messages came
@@ -198,6 +198,7 @@ func (d *dialogue) put(open string, body func([]byte) []byte, end string) {
 	if len(d.out) > 0 {
 		d.out = append(d.out, ',')
 	}
+	d.starts = append(d.starts, len(d.out))
 	d.out = append(body(append(d.out, open...)), end...)
 	d.origins = append(d.origins, d.item)
 }

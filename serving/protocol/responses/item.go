@@ -22,6 +22,22 @@ type form struct {
 	answer  string // the response's id without its prefix
 	request *Request
 	seal    *protocol.ReasoningSeal
+
+	called bool // a call was shown
+	hidden int  // parts that are no items
+}
+
+// item gives the place of part i among the items; false = it is none: a further call where the client wants one at a time.
+// It is asked once for each part, in their order.
+func (f *form) item(i int, p *protocol.Part) (at int, shown bool) {
+	if p.Kind == protocol.Call {
+		if f.called && string(f.request.parallel) == "false" {
+			f.hidden++
+			return 0, false
+		}
+		f.called = true
+	}
+	return i - f.hidden, true
 }
 
 func newForm(a *Answers, p *protocol.AnswerParams) form {

@@ -88,6 +88,21 @@ func TestInstructionsComeFirst(t *testing.T) {
 	}
 }
 
+func TestTheBeginOfAConversationIsLeftOut(t *testing.T) {
+	const body = `{"model":"m","truncation":"auto","instructions":"i","input":[{"role":"user","content":"one"},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},
+		{"type":"function_call_output","call_id":"c","output":"x"},{"role":"assistant","content":"said"},{"role":"user","content":"two"},{"role":"assistant","content":"more"},{"role":"user","content":"three"}]}`
+	for drop, want := range map[float64]string{0.01: "two more three", 0.75: "three", 1: "three"} {
+		m, q, _ := chatOf(t, body, &Context{Drop: drop})
+		var said []string
+		for _, e := range m["messages"].([]any)[1:] {
+			said = append(said, e.(map[string]any)["content"].(string))
+		}
+		if got := strings.Join(said, " "); got != want || !q.Truncates() {
+			t.Errorf("%v: %q, want %q", drop, got, want)
+		}
+	}
+}
+
 func TestMembersBecomeChatMembers(t *testing.T) {
 	m, q, chat := chatOf(t, `{"model":"m","input":"x","stream":true,"max_output_tokens":7,"temperature":0.5,"top_p":0.9,"presence_penalty":1,"frequency_penalty":-1,
 		"top_logprobs":3,"reasoning":{"effort":"high","summary":"auto"},"prompt_cache_key":"k","metadata":{"a":"b"},"service_tier":"default","user":"me","truncation":"auto","max_tool_calls":3,
@@ -160,6 +175,17 @@ func TestTools(t *testing.T) {
 	}
 	if n := len(flatName("ns", long)); n > maxFlatName {
 		t.Errorf("a flat name of %d bytes", n)
+	}
+}
+
+func TestHostedToolsCanBeRefused(t *testing.T) {
+	q, err := Decode([]byte(`{"model":"m","input":"x","tools":[{"type":"function","name":"f"},{"type":"web_search"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = q.Chat(&Context{Refuse: true})
+	if f := fault.Of(err); f == nil || f.Param != "tools[1].type" {
+		t.Fatal(err)
 	}
 }
 

@@ -18,7 +18,9 @@ type Stream struct {
 	seq    int64
 	begun  bool
 	failed bool
-	single []byte // an item that is being closed
+	single []byte // the response as it is kept
+	at     int    // the output index of the open part
+	shown  bool   // it is an item
 }
 
 var streams = sync.Pool{New: func() any { return &Stream{} }}
@@ -98,6 +100,10 @@ const (
 
 // Open implements protocol.Sink.
 func (s *Stream) Open(dst []byte, i int, p *protocol.Part) []byte {
+	if s.at, s.shown = s.form.item(i, p); !s.shown {
+		return dst
+	}
+	i = s.at
 	dst = append(s.item(dst, "response.output_item.added", i), `,"item":`...)
 	dst = append(s.form.appendItem(dst, i, p, InProgress), closeEvent...)
 	switch {
@@ -129,12 +135,15 @@ func (s *Stream) kindsOf(p *protocol.Part) (delta, done, index, member string) {
 }
 
 // Delta implements protocol.Sink.
-func (s *Stream) Delta(dst []byte, i int, p *protocol.Part, text, logprobs []byte) []byte {
+func (s *Stream) Delta(dst []byte, _ int, p *protocol.Part, text, logprobs []byte) []byte {
+	if !s.shown {
+		return dst
+	}
 	if p.Kind == protocol.Call && s.form.custom(p) {
 		return dst // its input stands inside its arguments: it is shown once they are whole
 	}
 	kind, _, index, _ := s.kindsOf(p)
-	dst = append(append(append(s.inner(dst, kind, i, p, index), `,"delta":"`...), text...), '"')
+	dst = append(append(append(s.inner(dst, kind, s.at, p, index), `,"delta":"`...), text...), '"')
 	if p.Kind == protocol.Text {
 		dst = append(dst, `,"logprobs":[`...)
 		if s.of.Request.Logprobs {
@@ -146,7 +155,11 @@ func (s *Stream) Delta(dst []byte, i int, p *protocol.Part, text, logprobs []byt
 }
 
 // Close implements protocol.Sink.
-func (s *Stream) Close(dst []byte, i int, p *protocol.Part) []byte {
+func (s *Stream) Close(dst []byte, part int, p *protocol.Part) []byte {
+	if !s.shown {
+		return dst
+	}
+	i := s.at
 	if t := s.form.tool(p); t != nil && t.custom {
 		input := s.form.argument(p, t)
 		dst = append(append(append(s.inner(dst, "response.custom_tool_call_input.delta", i, p, ""), `,"delta":"`...), input...), `"`+closeEvent...)
@@ -158,7 +171,7 @@ func (s *Stream) Close(dst []byte, i int, p *protocol.Part) []byte {
 		s.state.output = append(s.state.output, ',')
 	}
 	from := len(s.state.output)
-	s.state.output = s.form.appendItem(s.state.output, i, p, itemStatus(&s.turn, i))
+	s.state.output = s.form.appendItem(s.state.output, i, p, itemStatus(&s.turn, part))
 	dst = append(append(s.item(dst, "response.output_item.done", i), `,"item":`...), s.state.output[from:]...)
 	return append(dst, closeEvent...)
 }
@@ -190,7 +203,7 @@ func (s *Stream) closeText(dst []byte, i int, p *protocol.Part, t *tool) []byte 
 	return append(s.form.appendPart(dst, p, p.Text), closeEvent...)
 }
 
-// itemStatus is how an item ended: the last one of an answer that was cut is incomplete.
+// itemStatus is how the item of part i ended: the last one of an answer that was cut is incomplete.
 func itemStatus(t *protocol.Turn, i int) string {
 	if i == len(t.Parts)-1 && outcome(t.Finish).status == Incomplete {
 		return Incomplete

@@ -21,6 +21,7 @@ type tool struct {
 type toolbox struct {
 	list    []tool
 	hosted  map[string]bool // types of tools that were dropped: OpenAI's servers run them
+	refuse  bool            // they are refused instead
 	echo    []byte          // elements of the response's tools
 	mode    string          // none, auto or required; "" = not said
 	forced  int             // 1 + the tool that must be called; 0 = none
@@ -80,19 +81,23 @@ func (b *toolbox) add(q *Request, place string, v []byte) error {
 		}
 		b.show(v)
 	case isHosted(kind):
-		b.drop(q, place, kind)
+		return b.drop(q, place, kind)
 	default:
 		return wantType(place+".type", "one of function, custom, namespace")
 	}
 	return nil
 }
 
-func (b *toolbox) drop(q *Request, place, kind string) {
+func (b *toolbox) drop(q *Request, place, kind string) error {
+	if b.refuse {
+		return unsupported(place+".type", "Tools of type %s are not run here.", kind)
+	}
 	if b.hosted == nil {
 		b.hosted = map[string]bool{}
 	}
 	b.hosted[kind] = true
 	q.ignore("%s (%s)", place, shown(kind))
+	return nil
 }
 
 // addNamespace takes in the tools of a namespace.
@@ -116,7 +121,9 @@ func (b *toolbox) addNamespace(q *Request, place, name string, tools []byte) err
 				return within(child, err)
 			}
 		case isHosted(kind):
-			b.drop(q, child, kind)
+			if err := b.drop(q, child, kind); err != nil {
+				return err
+			}
 		default:
 			return wantType(child+".type", "one of function, custom")
 		}

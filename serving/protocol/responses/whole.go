@@ -62,10 +62,15 @@ func (w *Whole) Finish(dst []byte, u *usage.Vector) []byte {
 func (w *Whole) appendOutput(dst []byte) []byte {
 	f := newForm(w.of, &w.p)
 	for i := range w.turn.Parts {
-		if i > 0 {
+		p := &w.turn.Parts[i]
+		at, shown := f.item(i, p)
+		if !shown {
+			continue
+		}
+		if len(dst) > 0 {
 			dst = append(dst, ',')
 		}
-		dst = f.appendItem(dst, i, &w.turn.Parts[i], itemStatus(&w.turn, i))
+		dst = f.appendItem(dst, at, p, itemStatus(&w.turn, i))
 	}
 	return dst
 }
