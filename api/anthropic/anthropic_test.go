@@ -456,3 +456,41 @@ func TestWarnings(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// What ends a stream is said by its type: engines that are full, money that is used up.
+func TestTheTypesOfErrorsInStreams(t *testing.T) {
+	begun := chunk(`{"role":"assistant","content":""}`, "", 0) + chunk(`{"content":"one"}`, "", 2)
+	for _, tt := range []struct{ name, rest, want string }{
+		{"full", "data: {\"error\":{\"message\":\"too many requests\",\"code\":503}}\n\n", "overloaded_error"},
+		{"money", chunk(`{"content":"more"}`, "", 9000) + chunk(`{}`, `,"finish_reason":"stop"`, 9000), "billing_error"},
+	} {
+		gate := make(chan struct{})
+		e := gatetest.NewEngine(t, func(c net.Conn, _ int) bool {
+			gatetest.Send(c, gatetest.StreamHead, gatetest.Chunk(begun))
+			<-gate
+			gatetest.Send(c, gatetest.Chunk(tt.rest), "0\r\n\r\n")
+			return true
+		})
+		s := newStand(t, gatetest.Options{}, e)
+		s.Model.MaxOutput = 100_000
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/v1/messages", strings.NewReader(strings.Replace(request(streamed), ":40", ":50000", 1)))
+		req.Header.Set("X-Api-Key", goodKey)
+		answer, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Budgets.Break(fault.New(fault.OutOfCredit, "No credit."))
+		close(gate)
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := messagestest.Check(body); err != nil || got.Error == nil || got.Error.Type != tt.want {
+			t.Errorf("%s: %v: %s", tt.name, err, body)
+		}
+		if ev := s.Event(t); ev.Usage.Generated() != 2 || ev.Charge == 0 || ev.Charge != s.Budgets.Settled() {
+			t.Errorf("%s: %+v", tt.name, ev)
+		}
+	}
+}

@@ -116,7 +116,7 @@ func (r *reader) member(name, v []byte) error {
 	key := string(name)
 	switch key {
 	case "model", "messages", "max_tokens", "system", "stream", "stop_sequences", "temperature", "top_p", "top_k", "tools", "tool_choice",
-		"thinking", "output_config", "output_format", "metadata", "service_tier", "context_management":
+		"thinking", "output_config", "output_format", "metadata", "service_tier", "context_management", "session_id":
 		r.members[key] = v
 		return nil
 	case "mcp_servers":

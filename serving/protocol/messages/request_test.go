@@ -282,6 +282,13 @@ func TestSessions(t *testing.T) {
 	}
 }
 
+func TestASessionIDOfItsOwn(t *testing.T) {
+	q, err := Decode([]byte(request(`"messages":[`+hi+`],"metadata":{"user_id":"u"},"session_id":"s"`)), Options{Seal: testSeal(t)})
+	if err != nil || q.Chat.CacheKey != "s" || strings.Contains(string(q.Chat.Body), "session_id") || len(q.Chat.Ignored) != 0 {
+		t.Errorf("%+v, %v", q, err)
+	}
+}
+
 // What is said of the chat body later is said of the request.
 func TestMembersOfTheChatBody(t *testing.T) {
 	q, err := Decode([]byte(request(`"system":"S","messages":[`+used+`,{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"x"},{"type":"text","text":"a"},`+

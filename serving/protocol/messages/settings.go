@@ -223,9 +223,12 @@ func (r *reader) contextManagement() error {
 // maxSession bounds a session's name, in bytes.
 const maxSession = 512
 
-// session is the hint for routing that metadata.user_id gives. Claude Code writes JSON with a session_id into it, and
+// session is the hint for routing: session_id, as clients of several APIs send it, or what metadata.user_id gives. Claude Code writes JSON with a session_id into it, and
 // user_…_session_… before that; of any other, the user is the session.
 func (r *reader) session() string {
+	if own := r.members["session_id"]; isString(own) && len(own) <= maxSession {
+		return unescaped(own[1 : len(own)-1])
+	}
 	id := member(r.members["metadata"], "user_id")
 	if !isString(id) || len(id) > 2*maxSession {
 		return ""
