@@ -21,13 +21,14 @@ type stream struct {
 	failed bool
 	args   objectReader // of the open call
 	plain  []byte       // scratch: arguments, unescaped
+	lead   []byte       // what begins each delta of the open block
 }
 
 var streams = sync.Pool{New: func() any { return &stream{} }}
 
 func newStream(p protocol.AnswerParams, v *view) *stream {
 	s := streams.Get().(*stream)
-	*s = stream{turn: s.turn, p: p, v: v, args: s.args, plain: s.plain[:0]}
+	*s = stream{turn: s.turn, p: p, v: v, args: s.args, plain: s.plain[:0], lead: s.lead}
 	s.turn.Reset(&p)
 	return s
 }
@@ -63,13 +64,16 @@ func (s *stream) Open(dst []byte, _ int, p *protocol.Part) []byte {
 	dst = append(s.block(dst, "content_block_start"), `,"content_block":{"type":`...)
 	switch p.Kind {
 	case protocol.Reasoning:
+		s.leads("thinking_delta", "thinking")
 		dst = append(dst, `"thinking","thinking":"","signature":""`...)
 	case protocol.Call:
+		s.leads("input_json_delta", "partial_json")
 		s.called = true
 		s.args.reset()
 		dst = append(append(append(dst, `"tool_use","id":"`...), p.ID...), `","name":"`...)
 		dst = append(append(dst, p.Name...), `","input":{}`...)
 	default:
+		s.leads("text_delta", "text")
 		dst = append(dst, `"text","text":""`...)
 	}
 	dst = append(dst, "}}\n\n"...)
@@ -81,19 +85,13 @@ func (s *stream) Open(dst []byte, _ int, p *protocol.Part) []byte {
 
 // Delta implements protocol.Sink.
 func (s *stream) Delta(dst []byte, _ int, p *protocol.Part, text, _ []byte) []byte {
-	if !s.shown {
+	switch {
+	case !s.shown, p.Kind == protocol.Reasoning && s.v.omit:
 		return dst
-	}
-	switch p.Kind {
-	case protocol.Reasoning:
-		if s.v.omit {
-			return dst
-		}
-		return s.delta(dst, "thinking_delta", "thinking", text)
-	case protocol.Call:
+	case p.Kind == protocol.Call:
 		return s.arguments(dst, text)
 	}
-	return s.delta(dst, "text_delta", "text", text)
+	return s.delta(dst, text)
 }
 
 // arguments shows what belongs to the object.
@@ -101,13 +99,13 @@ func (s *stream) arguments(dst, text []byte) []byte {
 	s.plain = scan.Unquote(s.plain[:0], text)
 	good := s.args.take(s.plain)
 	if len(good) == len(s.plain) {
-		return s.delta(dst, "input_json_delta", "partial_json", text)
+		return s.delta(dst, text)
 	}
 	if len(good) == 0 {
 		return dst
 	}
 	quoted := scan.Quote(nil, string(good))
-	return s.delta(dst, "input_json_delta", "partial_json", quoted[1:len(quoted)-1])
+	return s.delta(dst, quoted[1:len(quoted)-1])
 }
 
 // Close implements protocol.Sink.
@@ -163,9 +161,13 @@ func (s *stream) block(dst []byte, name string) []byte {
 	return strconv.AppendInt(append(event(dst, name), `,"index":`...), int64(s.blocks-1), 10)
 }
 
+// leads makes what begins each delta of the block.
+func (s *stream) leads(kind, member string) {
+	b := append(append(append(s.block(s.lead[:0], "content_block_delta"), `,"delta":{"type":"`...), kind...), `","`...)
+	s.lead = append(append(b, member...), `":"`...)
+}
+
 // delta is a whole content_block_delta; text is the inside of a JSON string.
-func (s *stream) delta(dst []byte, kind, member string, text []byte) []byte {
-	dst = append(append(append(s.block(dst, "content_block_delta"), `,"delta":{"type":"`...), kind...), `","`...)
-	dst = append(append(append(dst, member...), `":"`...), text...)
-	return append(dst, "\"}}\n\n"...)
+func (s *stream) delta(dst, text []byte) []byte {
+	return append(append(append(dst, s.lead...), text...), "\"}}\n\n"...)
 }
