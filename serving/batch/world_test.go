@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"millrace/api/anthropic"
 	"millrace/api/openai"
+	"millrace/api/problem"
 	"millrace/db"
 	"millrace/db/dbtest"
 	"millrace/internal/clock"
@@ -22,6 +24,7 @@ import (
 	"millrace/internal/seal"
 	"millrace/serving/batch"
 	"millrace/serving/gate/gatetest"
+	"millrace/serving/responses"
 	"millrace/serving/route"
 	"millrace/tenants"
 	"millrace/tenants/keys"
@@ -80,7 +83,9 @@ func (w *world) open() *db.DB {
 }
 
 func (w *world) storeOn(d *db.DB) *batch.Store {
-	return batch.New(d, w.clock, openai.BatchEndpoints(nil))
+	kept := responses.New(responses.Options{DB: d, Clock: clock.System, Sealer: w.master, Frame: problem.OpenAIFrame})
+	messages := anthropic.API{Models: gatetest.Models{}, Sealer: w.master}
+	return batch.New(d, w.clock, append(openai.BatchEndpoints(kept), messages.BatchEndpoint()))
 }
 
 // customer makes an organization with a project and a key.
@@ -126,7 +131,12 @@ func (w *world) upload(text string) batch.File {
 
 func (w *world) create(text string) batch.Batch {
 	w.t.Helper()
-	b, err := w.store.Create(w.t.Context(), w.owner, batch.NewBatch{Input: w.upload(text).ID, Endpoint: "/v1/chat/completions", Window: "24h"})
+	return w.createFor("/v1/chat/completions", text)
+}
+
+func (w *world) createFor(endpoint, text string) batch.Batch {
+	w.t.Helper()
+	b, err := w.store.Create(w.t.Context(), w.owner, batch.NewBatch{Input: w.upload(text).ID, Endpoint: endpoint, Window: "24h"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
