@@ -10,6 +10,12 @@ import (
 	"testing"
 )
 
+// pieceMarks show where a piece of an answer is, in each API; an empty one is none.
+var pieceMarks = []string{`"delta":{"content":"`, "event: response.output_text.delta\n", "event: response.reasoning_summary_text.delta\n",
+	`"delta":{"type":"text_delta"`, `"delta":{"type":"thinking_delta"`}
+
+const emptyPiece = `"delta":{"content":""`
+
 // wire stands between a client and Millrace and counts what Millrace writes, whether the client still reads it or not.
 type wire struct {
 	url    string
@@ -69,8 +75,10 @@ func (w *wire) pass(t *testing.T, client *net.TCPConn, host string) {
 			break
 		}
 	}
-	const mark, empty = `"delta":{"content":"`, `"delta":{"content":""`
-	w.pieces.Add(int64(bytes.Count(seen, []byte(mark)) - bytes.Count(seen, []byte(empty))))
+	for _, mark := range pieceMarks {
+		w.pieces.Add(int64(bytes.Count(seen, []byte(mark))))
+	}
+	w.pieces.Add(-int64(bytes.Count(seen, []byte(emptyPiece))))
 }
 
 // drained waits until Millrace has ended every answer.
