@@ -8,10 +8,11 @@ import (
 
 // content is what a message or a tool's output holds, as Chat Completions has it.
 type content struct {
-	role  string // user, assistant, system, developer, or tool
-	text  []byte // all text, as the inside of a string; of one with images only for those that take nothing else
-	parts []byte // elements of the array of parts, images among them
-	image []byte // elements: the images alone
+	role   string // user, assistant, system, developer, or tool
+	text   []byte // all text, as the inside of a string
+	images int
+	mixed  bool   // parts are written: there are images
+	parts  []byte // elements of the array of parts; of a tool's output its images alone
 }
 
 // read takes in a string or an array of parts.
@@ -28,16 +29,21 @@ func (c *content) read(v []byte) error {
 }
 
 func (c *content) list(name string, v []byte) error {
-	e := scan.Array(v)
-	for i := 0; e.Next(); i++ {
-		if i == maxParts {
-			return invalid(name, "There are more than %d content parts.", maxParts)
+	for {
+		e := scan.Array(v)
+		for i := 0; e.Next(); i++ {
+			if i == maxParts {
+				return invalid(name, "There are more than %d content parts.", maxParts)
+			}
+			if err := c.part(e.Value); err != nil {
+				return within(at(name, i), err)
+			}
 		}
-		if err := c.part(e.Value); err != nil {
-			return within(at(name, i), err)
+		if c.images == 0 || c.mixed {
+			return nil
 		}
+		*c = content{role: c.role, mixed: true} // once more, with parts: few messages need them
 	}
-	return nil
 }
 
 func (c *content) part(v []byte) error {
@@ -67,16 +73,22 @@ func (c *content) say(name string, v []byte, separator string) error {
 	if !isString(v) {
 		return wantType(name, "a string")
 	}
-	c.text = join(c.text[:len(c.text):len(c.text)], inside(v), separator)
-	c.add(&c.parts, append(append([]byte(`{"type":"text","text":`), v...), '}'))
+	if len(c.text) == 0 {
+		c.text = inside(v)
+	} else {
+		c.text = join(c.text[:len(c.text):len(c.text)], inside(v), separator)
+	}
+	if c.mixed && c.role == "user" {
+		c.add(append(append([]byte(`{"type":"text","text":`), v...), '}'))
+	}
 	return nil
 }
 
-func (c *content) add(list *[]byte, part []byte) {
-	if len(*list) > 0 {
-		*list = append(*list, ',')
+func (c *content) add(part []byte) {
+	if len(c.parts) > 0 {
+		c.parts = append(c.parts, ',')
 	}
-	*list = append(*list, part...)
+	c.parts = append(c.parts, part...)
 }
 
 func (c *content) picture(v []byte) error {
@@ -89,24 +101,29 @@ func (c *content) picture(v []byte) error {
 	case !isString(f[0]) || len(f[0]) <= len(`""`):
 		return wantType("image_url", "a URL, or a data: URL with the image itself")
 	}
-	part := append([]byte(`{"type":"image_url","image_url":{"url":`), f[0]...)
+	detail := ""
 	if f[1] != nil {
 		if err := oneOf("detail", f[1], "low", "high", "auto", "original"); err != nil {
 			return err
 		}
-		if detail := text(f[1]); detail == "low" || detail == "high" {
-			part = append(append(part, `,"detail":`...), f[1]...)
+		if detail = text(f[1]); detail != "low" && detail != "high" {
+			detail = ""
 		}
 	}
-	part = append(part, `}}`...)
-	c.add(&c.parts, part)
-	c.add(&c.image, part)
+	if c.images++; !c.mixed {
+		return nil
+	}
+	part := append([]byte(`{"type":"image_url","image_url":{"url":`), f[0]...)
+	if detail != "" {
+		part = append(append(append(part, `,"detail":"`...), detail...), '"')
+	}
+	c.add(append(part, `}}`...))
 	return nil
 }
 
 // appendTo appends a string where text is all, else the array of parts.
 func (c *content) appendTo(dst []byte) []byte {
-	if len(c.image) == 0 {
+	if c.images == 0 {
 		return append(append(append(dst, '"'), c.text...), '"')
 	}
 	return append(append(append(dst, '['), c.parts...), ']')
@@ -221,8 +238,8 @@ func (d *dialogue) output(raw []byte) error {
 		b = append(append(b, f[0]...), `,"content":"`...)
 		return append(append(b, c.text...), '"')
 	}, `}`)
-	if d.images = images; len(c.image) > 0 {
-		c.add(&d.images, c.image)
+	if d.images = images; c.images > 0 {
+		d.images = join(d.images, c.parts, ",")
 	}
 	return nil
 }

@@ -191,7 +191,7 @@ func appendLogprobs(dst, elements []byte) []byte {
 	return dst
 }
 
-func appendLogprob(dst []byte, f [][]byte) []byte {
+func appendLogprob(dst []byte, f [maxFields][]byte) []byte {
 	dst = append(append(append(dst, `{"token":`...), f[0]...), `,"logprob":`...)
 	dst = append(append(dst, f[1]...), `,"bytes":`...)
 	if isArray(f[2]) {

@@ -66,12 +66,14 @@ func within(at string, err error) error {
 
 func at(name string, i int) string { return name + "[" + strconv.Itoa(i) + "]" }
 
+// maxFields is how many members are read of an object at once.
+const maxFields = 5
+
 // fields reads the named members of an object, nil for those that are absent or null. A name given twice is an error.
-func fields(raw []byte, names ...string) ([][]byte, error) {
+func fields(raw []byte, names ...string) (out [maxFields][]byte, err error) {
 	if !isObject(raw) {
-		return nil, fault.New(fault.Invalid, "An object was expected here.")
+		return out, fault.New(fault.Invalid, "An object was expected here.")
 	}
-	out := make([][]byte, len(names))
 	m := scan.Object(raw)
 	for m.Next() {
 		i := slices.Index(names, string(m.Key))
@@ -79,7 +81,7 @@ func fields(raw []byte, names ...string) ([][]byte, error) {
 			continue
 		}
 		if out[i] != nil {
-			return nil, invalid(names[i], "%s is given twice.", names[i])
+			return out, invalid(names[i], "%s is given twice.", names[i])
 		}
 		out[i] = m.Value
 	}

@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"bytes"
 	"strconv"
 	"sync"
 
@@ -21,6 +22,10 @@ type Stream struct {
 	single []byte // the response as it is kept
 	at     int    // the output index of the open part
 	shown  bool   // it is an item
+	quiet  bool   // its text is not shown before it is whole
+	delta  []byte // the events of its deltas, up to the text: with
+	head   []byte // what stands before the sequence number
+	middle []byte // and what stands after it
 }
 
 var streams = sync.Pool{New: func() any { return &Stream{} }}
@@ -32,7 +37,7 @@ func newStream(a *Answers, p protocol.AnswerParams) *Stream {
 	s := streams.Get().(*Stream)
 	s.turn.Reset(&p)
 	*s = Stream{of: a, p: p, form: newForm(a, &p), turn: s.turn, state: state{status: InProgress, output: s.state.output[:0], kept: a.stores()},
-		single: s.single[:0]}
+		single: s.single[:0], delta: s.delta[:0]}
 	return s
 }
 
@@ -104,6 +109,7 @@ func (s *Stream) Open(dst []byte, i int, p *protocol.Part) []byte {
 		return dst
 	}
 	i = s.at
+	s.prepareDelta(i, p)
 	dst = append(s.item(dst, "response.output_item.added", i), `,"item":`...)
 	dst = append(s.form.appendItem(dst, i, p, InProgress), closeEvent...)
 	switch {
@@ -134,16 +140,25 @@ func (s *Stream) kindsOf(p *protocol.Part) (delta, done, index, member string) {
 	return "response.reasoning_summary_text.delta", "response.reasoning_summary_text.done", summaryIndex, "text"
 }
 
+// prepareDelta writes what the deltas of a part have in common.
+func (s *Stream) prepareDelta(i int, p *protocol.Part) {
+	s.quiet = p.Kind == protocol.Call && s.form.custom(p) // its input stands inside its arguments
+	kind, _, index, _ := s.kindsOf(p)
+	seq := s.seq
+	s.delta = append(s.inner(s.delta[:0], kind, i, p, index), `,"delta":"`...)
+	s.seq = seq
+	cut := bytes.Index(s.delta, []byte(`"sequence_number":`)) + len(`"sequence_number":`)
+	s.head, s.middle = s.delta[:cut], s.delta[cut+len(strconv.FormatInt(seq, 10)):]
+}
+
 // Delta implements protocol.Sink.
 func (s *Stream) Delta(dst []byte, _ int, p *protocol.Part, text, logprobs []byte) []byte {
-	if !s.shown {
+	if !s.shown || s.quiet {
 		return dst
 	}
-	if p.Kind == protocol.Call && s.form.custom(p) {
-		return dst // its input stands inside its arguments: it is shown once they are whole
-	}
-	kind, _, index, _ := s.kindsOf(p)
-	dst = append(append(append(s.inner(dst, kind, s.at, p, index), `,"delta":"`...), text...), '"')
+	dst = strconv.AppendInt(append(dst, s.head...), s.seq, 10)
+	s.seq++
+	dst = append(append(append(dst, s.middle...), text...), '"')
 	if p.Kind == protocol.Text {
 		dst = append(dst, `,"logprobs":[`...)
 		if s.of.Request.Logprobs {
