@@ -22,7 +22,7 @@ var fragments = []string{
 	"<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", "<｜begin▁of▁sentence｜>", "<｜System｜>", "<｜latest_reminder｜>",
 }
 
-var never = []string{"<think>", "</think>", "<｜DSML｜", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", "<｜begin▁of▁sentence｜>", "<｜System｜>", "<｜latest_reminder｜>"}
+var never = []string{"<think>", "</think>", "｜DSML｜", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", "<｜begin▁of▁sentence｜>", "<｜System｜>", "<｜latest_reminder｜>"}
 
 var texts = rapid.Custom(func(t *rapid.T) string {
 	return strings.Join(rapid.SliceOfN(rapid.SampledFrom(fragments), 0, 40).Draw(t, "fragments"), "")
@@ -41,7 +41,7 @@ func TestNoCutMatters(t *testing.T) {
 		o, text := parseOptions.Draw(t, "options"), texts.Draw(t, "text")
 		finish := rapid.SampledFrom([]string{"stop", "length"}).Draw(t, "finish")
 		want, p := parsed(o, finish, text)
-		checkAnswer(t, o, want, p)
+		checkAnswer(t, o, text, want, p)
 		var parts []string
 		for rest := text; rest != ""; {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "cut")
@@ -57,9 +57,9 @@ func TestNoCutMatters(t *testing.T) {
 }
 
 // checkAnswer checks what holds for every answer.
-func checkAnswer(t interface{ Fatalf(string, ...any) }, o dsml.ParseOptions, a answer, p *dsml.Parser) {
+func checkAnswer(t interface{ Fatalf(string, ...any) }, o dsml.ParseOptions, text string, a answer, p *dsml.Parser) {
 	for _, token := range never {
-		if strings.Contains(a.Reasoning, token) || strings.Contains(a.Content, token) && !(o.JSON && strings.HasSuffix(token, "think>")) {
+		if !spliced(text) && (strings.Contains(a.Reasoning, token) || strings.Contains(a.Content, token) && !(o.JSON && strings.HasSuffix(token, "think>"))) {
 			t.Fatalf("%s came out: %+v", token, a)
 		}
 	}
@@ -81,6 +81,19 @@ func checkAnswer(t interface{ Fatalf(string, ...any) }, o dsml.ParseOptions, a a
 	}
 }
 
+var dropped = strings.NewReplacer("<think>", "", "</think>", "", "｜DSML｜", "")
+
+// spliced reports whether a text spells a token around one that is dropped: that is no token of the model's.
+func spliced(text string) bool {
+	rest := dropped.Replace(text)
+	for _, token := range never {
+		if strings.Count(rest, token) > strings.Count(text, token) || dropped.Replace(rest) != rest {
+			return true
+		}
+	}
+	return false
+}
+
 func FuzzParse(f *testing.F) {
 	for i, text := range fragments {
 		f.Add([]byte("a"+text+"b"+strings.Join(fragments[i:], "")), uint16(i), uint16(i*7))
@@ -91,7 +104,7 @@ func FuzzParse(f *testing.F) {
 			o.Stops = []string{"STOP", "\n"}
 		}
 		want, p := parsed(o, "stop", string(text))
-		checkAnswer(t, o, want, p)
+		checkAnswer(t, o, string(text), want, p)
 		n := int(cut) % (len(text) + 1)
 		if got := parse(o, "stop", string(text[:n]), string(text[n:])); !equal(got, want) {
 			t.Fatalf("cut at %d: %+v\nwhole: %+v", n, got, want)
@@ -205,7 +218,7 @@ func TestTheOracleAgreesOnRandomCases(t *testing.T) {
 
 // plainTexts are texts on which we and the oracle must agree: no token that only we hide, no broken markup.
 var plainTexts = rapid.Custom(func(t *rapid.T) string {
-	word := rapid.SampledFrom([]string{"a", "é", "😀", "\n", "\n\n", " ", "<", ">", "\"", "\\", "</", "{", "STOP", "</think>", "\n</think>\n", "｜DSML｜", "<｜DS", "```"})
+	word := rapid.SampledFrom([]string{"a", "é", "😀", "\n", "\n\n", " ", "<", ">", "\"", "\\", "</", "{", "STOP", "</think>", "\n</think>\n", "｜", "<｜DS", "```"})
 	s := strings.Join(rapid.SliceOfN(word, 0, 20).Draw(t, "words"), "")
 	if rapid.Bool().Draw(t, "calls") {
 		s += "\n\n<｜DSML｜ calls>\n"

@@ -10,14 +10,19 @@ type rule struct {
 
 // rules are the rules of one state, the first ones first.
 type rules struct {
-	list []rule
-	last [256]bool // bytes that a rule ends with
+	list    []rule
+	first   [256]bool // bytes that a rule begins with, newlines before it included
+	last    [256]bool // bytes that a rule ends with
+	longest int
 }
 
 func newRules(list []rule) *rules {
 	r := &rules{list: list}
 	for i := range list {
-		r.last[list[i].text[len(list[i].text)-1]] = true
+		t := list[i].text
+		r.first[t[0]], r.last[t[len(t)-1]] = true, true
+		r.first['\n'] = r.first['\n'] || list[i].trim
+		r.longest = max(r.longest, len(t))
 	}
 	return r
 }
@@ -38,6 +43,9 @@ func (r *rules) find(text []byte, i int) *rule {
 // hold is how many bytes at a text's end may be the beginning of a rule.
 func (r *rules) hold(text []byte) int {
 	most := 0
+	if !r.begins(text[max(len(text)-r.longest, 0):]) {
+		return 0
+	}
 	for i := range r.list {
 		t := r.list[i].text
 		n := min(len(t)-1, len(text))
@@ -51,6 +59,16 @@ func (r *rules) hold(text []byte) int {
 		most = max(most, n)
 	}
 	return most
+}
+
+// begins reports whether a rule may begin in a text: most chunks hold nothing of the kind.
+func (r *rules) begins(text []byte) bool {
+	for _, c := range text {
+		if r.first[c] {
+			return true
+		}
+	}
+	return false
 }
 
 // begins are the rules of what begins markup: a block of calls, or, where no tools were offered, an end.
@@ -119,11 +137,12 @@ func (p *Parser) stops() (list []rule) {
 // rulesOf gives a state's rules. Those of calls are the same for every answer.
 func (p *Parser) rulesOf(s state) *rules {
 	tools := p.o.Tools || p.o.Start == InCalls
+	lone := rule{text: tokenDSML, apply: stay} // markup's token without markup
 	switch s {
 	case inContent:
-		return ending(over, append(p.stops(), begins(tools), rule{text: tokenThinkEnd, apply: stay}, rule{text: tokenThink, apply: stay})...)
+		return ending(over, append(p.stops(), begins(tools), lone, rule{text: tokenThinkEnd, apply: stay}, rule{text: tokenThink, apply: stay})...)
 	case inReasoning:
-		return ending(over, begins(tools), rule{text: tokenThinkEnd, trim: true, apply: (*Parser).think}, rule{text: tokenThink, apply: stay})
+		return ending(over, begins(tools), lone, rule{text: tokenThinkEnd, trim: true, apply: (*Parser).think}, rule{text: tokenThink, apply: stay})
 	case beforeJSON:
 		json := func(p *Parser, _ []byte, end int) int { return to(inJSON)(p, nil, end) }
 		drop := func(p *Parser, _ []byte, end int) int { return stay(p, nil, end) }
@@ -131,7 +150,7 @@ func (p *Parser) rulesOf(s state) *rules {
 			rule{text: "{", keep: true, apply: json}, rule{text: "[", keep: true, apply: json},
 			rule{text: "<" + tokenDSML, apply: reread}, rule{text: tokenThinkEnd, apply: drop})
 	case inJSON:
-		return ending(over, append(p.stops(), rule{text: "\n```", apply: to(afterJSON)}, begins(tools))...)
+		return ending(over, append(p.stops(), rule{text: "\n```", apply: to(afterJSON)}, begins(tools), lone)...)
 	case afterJSON:
 		return ending(over, begins(tools))
 	}

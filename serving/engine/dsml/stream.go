@@ -20,6 +20,7 @@ type Stream struct {
 	newID   func(call int) string
 	choices []*streamChoice
 	thought tokens
+	text    []byte // of one chunk
 }
 
 type streamChoice struct {
@@ -56,7 +57,8 @@ func (s *Stream) Add(dst, data []byte) ([]byte, error) {
 	if !json.Valid(data) {
 		return dst, ErrMalformed
 	}
-	c := rawChunk{member(data, "choices"), member(data, "usage"), member(data, "created"), member(data, "error")}
+	var c rawChunk
+	readMembers(data, wanted{"choices", &c.choices}, wanted{"usage", &c.usage}, wanted{"created", &c.created}, wanted{"error", &c.failure})
 	if c.failure != nil {
 		return append(dst, data...), nil
 	}
@@ -86,6 +88,24 @@ func (s *Stream) Add(dst, data []byte) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
+// wanted says where the member of a name goes.
+type wanted struct {
+	name string
+	into *[]byte
+}
+
+// readMembers finds members of an object; what is not there or null stays as it is.
+func readMembers(raw []byte, all ...wanted) {
+	m := scan.Object(raw)
+	for m.Next() {
+		for _, w := range all {
+			if string(m.Key) == w.name && string(m.Value) != "null" {
+				*w.into = m.Value
+			}
+		}
+	}
+}
+
 // at gives the choice with an index.
 func (s *Stream) at(index int) *streamChoice {
 	for len(s.choices) <= index {
@@ -98,16 +118,18 @@ func (s *Stream) at(index int) *streamChoice {
 }
 
 func (s *Stream) choice(dst, raw []byte, count int64) ([]byte, error) {
+	var number, quoted, finish []byte
+	readMembers(raw, wanted{"index", &number}, wanted{"text", &quoted}, wanted{"finish_reason", &finish})
 	index := 0
-	if v := member(raw, "index"); v != nil {
-		n, err := strconv.Atoi(string(v))
+	if number != nil {
+		n, err := strconv.Atoi(string(number))
 		if err != nil || n < 0 || n >= maxChoices {
 			return dst, ErrMalformed
 		}
 		index = n
 	}
-	text, ok := scan.Text(nil, member(raw, "text"))
-	if v := member(raw, "text"); v != nil && !ok {
+	var ok bool
+	if s.text, ok = scan.Text(s.text[:0], quoted); !ok && quoted != nil {
 		return dst, ErrMalformed
 	}
 	c := s.at(index)
@@ -118,8 +140,8 @@ func (s *Stream) choice(dst, raw []byte, count int64) ([]byte, error) {
 	}
 	thinking := c.parser.Thinking()
 	d := delta{dst: dst}
-	d.add(c.parser.Feed(text))
-	reason, over := str(member(raw, "finish_reason")), c.parser.Done()
+	d.add(c.parser.Feed(s.text))
+	reason, over := str(finish), c.parser.Done()
 	if reason != "" && !over {
 		d.add(c.parser.Finish())
 	}
