@@ -9,9 +9,8 @@
 //
 //	prompt, err := dsml.Render(chatBody, dsml.Options{Version: dsml.V41, ThinkByDefault: true})
 //	body := prompt.AppendRequest(nil, chatBody, dsml.Request{Model: …, MaxTokens: …}) // PrepareChat: what is POSTed
-//	stream := dsml.NewStream(prompt.Parse, dsml.StreamParams{})
-//	for each data line of the answer { chunks, err = stream.Add(chunks[:0], data) } // Chat Completions chunks
-//	chunks, err = stream.Close(chunks[:0])                                           // the input has ended
+//	stream := dsml.NewStream(prompt.Parse, nil)
+//	for each data of the answer's events { chunk, err = stream.Add(chunk[:0], data) } // one Chat Completions chunk
 //
 // Every chunk goes to serving/protocol's answers and to the driver's Usage as if the engine had sent it. Once Stream.Done
 // reports true the answer is over, whatever the engine still says, and the driver may stop it. Errors of Render are faults
