@@ -129,7 +129,8 @@ WHERE (c.org_id, c.id) = (
   SELECT b.org_id, b.id FROM batches b
   WHERE b.status IN ('validating', 'in_progress', 'finalizing', 'cancelling') AND b.next_at <= $2
     AND (b.lease_until IS NULL OR b.lease_until < clock_timestamp())
-  ORDER BY (SELECT count(*) FROM batches o WHERE o.org_id = b.org_id AND o.lease_until >= clock_timestamp()), b.created_at, b.id
+  ORDER BY (SELECT count(*) FROM batches o WHERE o.org_id = b.org_id AND o.lease_until >= clock_timestamp()
+            AND o.status IN ('validating', 'in_progress', 'finalizing', 'cancelling')), b.created_at, b.id
   LIMIT 1 FOR UPDATE OF b SKIP LOCKED)
 RETURNING org_id, id, project_id, key_id, input_file_id, endpoint, model, completion_window, metadata, output_seconds, status, outcome, errors, total, completed, failed, output_file_id, error_file_id, created_at, expires_at, in_progress_at, finalizing_at, completed_at, failed_at, expired_at, cancelling_at, cancelled_at, pause_code, pause_message, next_at, lease_term, lease_until
 `
@@ -253,6 +254,25 @@ func (q *Queries) DeleteOldBatches(ctx context.Context, createdAt time.Time) err
 	return err
 }
 
+const deleteSomeBatchLines = `-- name: DeleteSomeBatchLines :execrows
+DELETE FROM batch_lines l WHERE l.org_id = $1 AND l.batch_id = $2
+  AND l.n IN (SELECT s.n FROM batch_lines s WHERE s.org_id = $1 AND s.batch_id = $2 ORDER BY s.n LIMIT $3)
+`
+
+type DeleteSomeBatchLinesParams struct {
+	OrgID   ids.ID
+	BatchID ids.ID
+	MaxRows int32
+}
+
+func (q *Queries) DeleteSomeBatchLines(ctx context.Context, arg DeleteSomeBatchLinesParams) (int64, error) {
+	result, err := q.db.Exec(ctx, deleteSomeBatchLines, arg.OrgID, arg.BatchID, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const endBatch = `-- name: EndBatch :exec
 UPDATE batches SET status = outcome, lease_until = NULL, output_file_id = $1, error_file_id = $2,
        completed_at = CASE WHEN outcome = 'completed' THEN $3::timestamptz END,
@@ -278,6 +298,38 @@ func (q *Queries) EndBatch(ctx context.Context, arg EndBatchParams) error {
 		arg.ID,
 	)
 	return err
+}
+
+const endedBatchesWithLines = `-- name: EndedBatchesWithLines :many
+SELECT b.org_id, b.id FROM batches b
+WHERE b.status IN ('failed', 'completed', 'expired', 'cancelled') AND EXISTS (SELECT FROM batch_lines l WHERE l.org_id = b.org_id AND l.batch_id = b.id)
+LIMIT $1
+`
+
+type EndedBatchesWithLinesRow struct {
+	OrgID ids.ID
+	ID    ids.ID
+}
+
+// Whose gateway died before it had removed them.
+func (q *Queries) EndedBatchesWithLines(ctx context.Context, maxRows int32) ([]EndedBatchesWithLinesRow, error) {
+	rows, err := q.db.Query(ctx, endedBatchesWithLines, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EndedBatchesWithLinesRow
+	for rows.Next() {
+		var i EndedBatchesWithLinesRow
+		if err := rows.Scan(&i.OrgID, &i.ID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const failBatch = `-- name: FailBatch :exec
@@ -959,20 +1011,23 @@ func (q *Queries) LockOrgBatches(ctx context.Context, org string) error {
 	return err
 }
 
-const nextAttempt = `-- name: NextAttempt :execrows
-UPDATE batch_lines SET attempt = attempt + 1, started_at = NULL
-WHERE org_id = $1 AND batch_id = $2 AND n = $3 AND state = 'waiting' AND attempt = $4
+const putLineBack = `-- name: PutLineBack :execrows
+UPDATE batch_lines SET attempt = attempt + $1::integer, started_at = NULL
+WHERE org_id = $2 AND batch_id = $3 AND n = $4 AND state = 'waiting' AND attempt = $5
 `
 
-type NextAttemptParams struct {
+type PutLineBackParams struct {
+	Logged  int32
 	OrgID   ids.ID
 	BatchID ids.ID
 	N       int32
 	Attempt int32
 }
 
-func (q *Queries) NextAttempt(ctx context.Context, arg NextAttemptParams) (int64, error) {
-	result, err := q.db.Exec(ctx, nextAttempt,
+// Its next start is another; so is its attempt, where the log has this one.
+func (q *Queries) PutLineBack(ctx context.Context, arg PutLineBackParams) (int64, error) {
+	result, err := q.db.Exec(ctx, putLineBack,
+		arg.Logged,
 		arg.OrgID,
 		arg.BatchID,
 		arg.N,

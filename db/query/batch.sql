@@ -90,7 +90,8 @@ WHERE (c.org_id, c.id) = (
   SELECT b.org_id, b.id FROM batches b
   WHERE b.status IN ('validating', 'in_progress', 'finalizing', 'cancelling') AND b.next_at <= sqlc.arg(now)
     AND (b.lease_until IS NULL OR b.lease_until < clock_timestamp())
-  ORDER BY (SELECT count(*) FROM batches o WHERE o.org_id = b.org_id AND o.lease_until >= clock_timestamp()), b.created_at, b.id
+  ORDER BY (SELECT count(*) FROM batches o WHERE o.org_id = b.org_id AND o.lease_until >= clock_timestamp()
+            AND o.status IN ('validating', 'in_progress', 'finalizing', 'cancelling')), b.created_at, b.id
   LIMIT 1 FOR UPDATE OF b SKIP LOCKED)
 RETURNING *;
 
@@ -132,6 +133,16 @@ WHERE org_id = @org_id AND id = @id;
 -- name: DeleteBatchLines :exec
 DELETE FROM batch_lines WHERE org_id = @org_id AND batch_id = @batch_id;
 
+-- name: DeleteSomeBatchLines :execrows
+DELETE FROM batch_lines l WHERE l.org_id = @org_id AND l.batch_id = @batch_id
+  AND l.n IN (SELECT s.n FROM batch_lines s WHERE s.org_id = @org_id AND s.batch_id = @batch_id ORDER BY s.n LIMIT @max_rows);
+
+-- name: EndedBatchesWithLines :many
+-- Whose gateway died before it had removed them.
+SELECT b.org_id, b.id FROM batches b
+WHERE b.status IN ('failed', 'completed', 'expired', 'cancelled') AND EXISTS (SELECT FROM batch_lines l WHERE l.org_id = b.org_id AND l.batch_id = b.id)
+LIMIT @max_rows;
+
 -- name: InsertBatchLines :exec
 INSERT INTO batch_lines (org_id, batch_id, n, custom_id, start, size)
 SELECT @org_id, @batch_id, unnest(@numbers::integer[]), unnest(@custom_ids::text[]), unnest(@starts::bigint[]), unnest(@sizes::integer[]);
@@ -146,8 +157,9 @@ WHERE org_id = @org_id AND batch_id = @batch_id AND state = 'waiting' AND n > sq
 UPDATE batch_lines SET started_at = coalesce(started_at, sqlc.arg(now)::timestamptz)
 WHERE org_id = @org_id AND batch_id = @batch_id AND n = @n AND state = 'waiting' RETURNING attempt, started_at::timestamptz;
 
--- name: NextAttempt :execrows
-UPDATE batch_lines SET attempt = attempt + 1, started_at = NULL
+-- name: PutLineBack :execrows
+-- Its next start is another; so is its attempt, where the log has this one.
+UPDATE batch_lines SET attempt = attempt + @logged::integer, started_at = NULL
 WHERE org_id = @org_id AND batch_id = @batch_id AND n = @n AND state = 'waiting' AND attempt = @attempt;
 
 -- name: FinishLine :execrows

@@ -28,7 +28,7 @@ func (h *hold) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	return h.write(ctx, func(rows *q.Queries, b *q.Batch) error {
+	err = h.write(ctx, func(rows *q.Queries, b *q.Batch) error {
 		if b.Status != Finalizing && b.Status != Cancelling {
 			return nil
 		}
@@ -43,11 +43,26 @@ func (h *hold) finish(ctx context.Context) error {
 			}
 			*to = &f.ID
 		}
-		if err := rows.DeleteBatchLines(ctx, q.DeleteBatchLinesParams{OrgID: b.OrgID, BatchID: b.ID}); err != nil {
-			return err
-		}
 		return rows.EndBatch(ctx, end)
 	})
+	if err != nil {
+		return err
+	}
+	return h.runner.store.dropLines(ctx, h.batch.OrgID, h.batch.ID)
+}
+
+// dropLines removes the lines of a batch that has ended: a part at a time, so that nobody waits for it.
+func (s *Store) dropLines(ctx context.Context, org, id ids.ID) error {
+	for {
+		var gone int64
+		err := s.in(ctx, org, func(rows *q.Queries) (err error) {
+			gone, err = rows.DeleteSomeBatchLines(ctx, q.DeleteSomeBatchLinesParams{OrgID: org, BatchID: id, MaxRows: linesAtOnce})
+			return err
+		})
+		if err != nil || gone < linesAtOnce {
+			return err
+		}
+	}
 }
 
 // output writes the results of lines that completed, or of all others; nil when there are none.

@@ -23,9 +23,9 @@ type flight struct {
 func (h *hold) lines(ctx context.Context) error {
 	for {
 		f := &flight{freed: make(chan struct{}, 1)}
-		f.ctx, f.callOff = context.WithCancel(ctx)
+		f.ctx, f.callOff = context.WithCancel(h.life)
 		started, err := h.start(ctx, f)
-		h.land(f)
+		h.land(ctx, f)
 		f.callOff()
 		if err == nil {
 			err = h.cause() // a line may have met what pauses the batch
@@ -84,9 +84,11 @@ func (h *hold) await(ctx context.Context, f *flight) error {
 	}
 }
 
-// land waits for the lines in flight. When the batch has ended they have a while, when the gateway ends the time that it
-// has; then they are called off.
-func (h *hold) land(f *flight) {
+// land waits for the lines in flight. When the batch has ended, or is another gateway's, they have a while; when the gateway
+// ends, the time that it has. Then they are called off. Lines of a batch that was lost are not called off at once, because
+// nobody could write down that they were: they run again under their ids, and an id that nothing was charged for would
+// make them free.
+func (h *hold) land(ctx context.Context, f *flight) {
 	landed := make(chan struct{})
 	go func() { // ends with the lines, which end with the call
 		f.lines.Wait()
@@ -104,7 +106,7 @@ func (h *hold) land(f *flight) {
 			<-landed
 			return
 		case now := <-tick.C:
-			if cause := h.cause(); over.IsZero() && (errors.Is(cause, errCancelled) || errors.Is(cause, errExpired)) {
+			if cause := h.cause(); over.IsZero() && (errors.Is(cause, errCancelled) || errors.Is(cause, errExpired) || ctx.Err() != nil) {
 				over = now
 			}
 			if !over.IsZero() && now.Sub(over) >= h.runner.Grace {

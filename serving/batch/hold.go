@@ -18,7 +18,8 @@ import (
 // hold is this gateway's work on one batch, for one term.
 type hold struct {
 	runner   *Runner
-	batch    q.Batch // as last read by the goroutine that works on it
+	batch    q.Batch         // as last read by the goroutine that works on it
+	life     context.Context // of this gateway
 	endpoint *Endpoint
 	hash     keys.Hash
 

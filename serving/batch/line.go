@@ -97,7 +97,7 @@ var errCut = fault.New(fault.Unavailable, "The request's usage could not be reco
 func (a *attempt) serve(ctx context.Context, t *gate.Ticket, w *recorder) (err error) {
 	defer func() {
 		if p := recover(); p == http.ErrAbortHandler {
-			a.logged, err = false, errCut // the next try has the same id: it is charged once
+			err = errCut
 		} else if p != nil {
 			panic(p)
 		}
@@ -112,6 +112,9 @@ func (a *attempt) judge(ctx, life context.Context, err error) (verdict, error) {
 	away := !errors.As(err, &said) && db.Away(err) // an engine's broken connection looks like the database's
 	switch {
 	case errors.Is(err, errNotWaiting), errors.Is(err, errLost):
+		return nothing, nil
+	case errors.Is(err, errCut): // the same id again: if the log has it, it is charged once
+		h.putOff(errCut, pauseBusy)
 		return nothing, nil
 	case life.Err() != nil: // called off
 		return nothing, a.putBack(ctx, a.logged)
@@ -137,13 +140,14 @@ func (a *attempt) judge(ctx, life context.Context, err error) (verdict, error) {
 	return nothing, nil
 }
 
-// putBack leaves the line to a later try: under another id, when the log has this one.
-func (a *attempt) putBack(ctx context.Context, next bool) error {
-	if !next {
-		return nil
+// putBack leaves the line to a later try: of another start, and of another number when the log has this one.
+func (a *attempt) putBack(ctx context.Context, logged bool) error {
+	p := q.PutLineBackParams{OrgID: a.hold.batch.OrgID, BatchID: a.hold.batch.ID, N: a.line.N, Attempt: a.n}
+	if logged {
+		p.Logged = 1
 	}
-	return a.hold.write(ctx, func(rows *q.Queries, b *q.Batch) error {
-		_, err := rows.NextAttempt(ctx, q.NextAttemptParams{OrgID: b.OrgID, BatchID: b.ID, N: a.line.N, Attempt: a.n})
+	return a.hold.write(ctx, func(rows *q.Queries, _ *q.Batch) error {
+		_, err := rows.PutLineBack(ctx, p)
 		return err
 	})
 }

@@ -39,6 +39,13 @@ func TestABatchRuns(t *testing.T) {
 	if a := good[`ü"\u0000`]; a.Response == nil || !strings.Contains(a.Response.Warning, "store") {
 		t.Errorf("what was ignored is not told: %+v", a)
 	}
+	var left int
+	waitFor(t, "no line is left", func() bool {
+		err := w.db.InTx(t.Context(), db.System(), func(tx pgx.Tx) error {
+			return tx.QueryRow(t.Context(), "SELECT count(*) FROM batch_lines").Scan(&left)
+		})
+		return err == nil && left == 0
+	})
 	events := s.Log.Events()
 	if len(events) != 31 {
 		t.Fatalf("%d events", len(events))
@@ -318,5 +325,33 @@ func TestLinesTakeWhatOthersLeave(t *testing.T) {
 		if b = w.status(b.ID, batch.Completed); b.Completed != 10 || most.Load() > 16 {
 			t.Errorf("%s: %+v, %d at once", family, b, most.Load())
 		}
+	}
+}
+
+// A gateway that the database left cannot write that it called lines off, so it does not: they end under the ids that they
+// run under elsewhere, and whichever is booked first is paid.
+func TestLinesOfALostBatchAreNotFree(t *testing.T) {
+	w := newWorld(t)
+	free := make(chan struct{})
+	slow := gatetest.NewEngine(t, func(c net.Conn, n int) bool {
+		<-free
+		return gatetest.Stream(said)(c, n)
+	})
+	a := w.gateway(gatetest.New(t, direct, slow), func(o *batch.Options) { o.Lease = 300 * time.Millisecond })
+	b := w.create(requests(3))
+	waitFor(t, "lines in flight", func() bool { return slow.Requests() == 3 })
+	a.db.Close()
+	other := w.gateway(gatetest.New(t, direct, gatetest.NewEngine(t, gatetest.Stream(said))), nil)
+	w.status(b.ID, batch.Completed)
+	close(free)
+	waitFor(t, "the first one's lines have ended", func() bool { return len(a.Log.Events()) == 3 })
+	ids := map[string]bool{}
+	for _, e := range append(a.Log.Events(), other.Log.Events()...) {
+		if ids[e.ID.String()] = true; e.Ending != usage.Complete || e.Charge == 0 {
+			t.Errorf("%+v", e)
+		}
+	}
+	if len(ids) != 3 || len(other.Log.Events()) != 3 {
+		t.Errorf("%d ids, %d events", len(ids), len(other.Log.Events()))
 	}
 }

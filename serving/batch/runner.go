@@ -147,7 +147,7 @@ func (r *Runner) claim(ctx context.Context) (b q.Batch, err error) {
 
 // work does what there is to do on a batch, and lets it go.
 func (r *Runner) work(ctx context.Context, b q.Batch) {
-	h := &hold{runner: r, batch: b, endpoint: r.store.endpoints.find(b.Endpoint), cancelled: b.Status == Cancelling}
+	h := &hold{runner: r, batch: b, life: ctx, endpoint: r.store.endpoints.find(b.Endpoint), cancelled: b.Status == Cancelling}
 	held, end := context.WithCancelCause(ctx)
 	var keeper sync.WaitGroup
 	keeper.Go(func() { h.keep(held, end) })

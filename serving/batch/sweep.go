@@ -49,13 +49,29 @@ func (s *Store) Sweep(ctx context.Context) error {
 			break
 		}
 	}
+	if err := s.sweepLines(ctx); err != nil {
+		return err
+	}
 	return s.db.InTx(ctx, db.System(), func(tx pgx.Tx) error { return q.New(tx).DeleteOldBatches(ctx, now.Add(-keepBatches)) })
+}
+
+// sweepLines removes the lines of batches that ended while their gateway died.
+func (s *Store) sweepLines(ctx context.Context) error {
+	var left []q.EndedBatchesWithLinesRow
+	err := s.db.InTx(ctx, db.System().ReadOnly(), func(tx pgx.Tx) (err error) {
+		left, err = q.New(tx).EndedBatchesWithLines(ctx, sweptAtOnce)
+		return err
+	})
+	for _, b := range left {
+		err = errors.Join(err, s.dropLines(ctx, b.OrgID, b.ID))
+	}
+	return err
 }
 
 // sweep removes one file, unless a batch was made of it meanwhile.
 func (s *Store) sweep(ctx context.Context, f q.FilesToSweepRow) error {
 	return s.in(ctx, f.OrgID, func(rows *q.Queries) error {
-		_, err := rows.LockFile(ctx, q.LockFileParams{OrgID: f.OrgID, ID: f.ID})
+		_, err := rows.LockFile(ctx, q.LockFileParams(f))
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // another process swept it
 		}
