@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -41,38 +42,36 @@ func notSent(v view) (problem string) {
 // byOperator is instead of the payment provider's id: an operator refunded there what the credit note says. No two notes have a number.
 func byOperator(n *q.CreditNote) string { return "refunded by hand: " + n.Number }
 
-// unexplained is what was refunded there beyond what is booked as past credit notes and what they sent back, in cents. there are
-// the credit notes that the payment provider has, by our key: the answer to some of them was lost.
-func unexplained(v view, seen TillState, there map[string]string) int64 {
+// unexplained is what was refunded there beyond what is booked as past credit notes and what they sent back, in cents.
+func unexplained(v view, seen TillState) int64 {
 	left := seen.Refunded - v.push.RefundedCents
 	for i := range v.notes {
-		if n := &v.notes[i]; Back(n.Back) == BackByStripe && (n.TillRef != nil || there[n.ID.String()] != "") {
+		if n := &v.notes[i]; Back(n.Back) == BackByStripe && n.TillRef != nil {
 			left -= sends(n)
 		}
 	}
 	return left
 }
 
+// pauses reports that a credit note was refused, or held, and that it is not yet time to ask for it again.
+func pauses(n *q.CreditNote, now time.Time) bool {
+	return n.TillAgainAt != nil && n.TillAgainAt.After(now)
+}
+
 // note sends back what a credit note says, once: it is looked for before it is made, and its key stays unless the answer was
 // no. One that is refused does not keep others.
 func (c *Collector) note(ctx context.Context, v view, n q.CreditNote) error {
-	list, err := c.c.Till.CreditNotes(ctx, v.seen.Ref)
-	if err != nil {
+	if found, err := c.findNotes(ctx, v); err != nil || found {
 		return err
-	}
-	there := make(map[string]string, len(list))
-	for _, x := range list {
-		there[x.Key] = x.Ref
-	}
-	if ref := there[n.ID.String()]; ref != "" {
-		return c.link(ctx, n, ref)
 	}
 	seen, err := c.c.Till.Invoice(ctx, v.seen.Ref) // behind the list: what is listed is in it
-	if err != nil {
+	switch left := unexplained(v, seen); {
+	case err != nil:
 		return err
-	}
-	if left := unexplained(v, seen, there); left > 0 {
-		return c.sentByHand(ctx, v, n, there, left)
+	case left > 0:
+		return c.sentByHand(ctx, v, n, left)
+	case pauses(&n, c.s.now()): // a refund by hand brought it here, and failed meanwhile
+		return nil
 	}
 	x, err := c.c.Till.CreditNote(ctx, TillNote{Invoice: v.seen.Ref, Key: n.ID.String(), Cents: sends(&n), Paid: true, Refund: true, Memo: n.Number + ": " + n.Reason}, int(n.TillAttempt))
 	switch {
@@ -84,11 +83,36 @@ func (c *Collector) note(ctx context.Context, v view, n q.CreditNote) error {
 	return c.link(ctx, n, x.Ref)
 }
 
+// findNotes links the credit notes that the payment provider has, though the answers to them were lost: until all of them are
+// known, what they sent back looks like a refund by hand.
+func (c *Collector) findNotes(ctx context.Context, v view) (found bool, err error) {
+	list, err := c.c.Till.CreditNotes(ctx, v.seen.Ref)
+	if err != nil {
+		return false, err
+	}
+	there := make(map[string]string, len(list))
+	for _, x := range list {
+		there[x.Key] = x.Ref
+	}
+	for i := range v.notes {
+		n := &v.notes[i]
+		ref := there[n.ID.String()]
+		if !toSend(n) || ref == "" {
+			continue
+		}
+		if err := c.link(ctx, *n, ref); err != nil {
+			return false, err
+		}
+		found = true
+	}
+	return found, nil
+}
+
 // sentByHand sends nothing: an operator refunded left cents there himself, and nobody pays twice. It is the credit note that says
 // as much, or this one when it is covered. What covers it in part only waits for him to refund the rest there.
-func (c *Collector) sentByHand(ctx context.Context, v view, n q.CreditNote, there map[string]string, left int64) error {
+func (c *Collector) sentByHand(ctx context.Context, v view, n q.CreditNote, left int64) error {
 	for i := range v.notes {
-		if x := &v.notes[i]; toSend(x) && there[x.ID.String()] == "" && sends(x) == left {
+		if x := &v.notes[i]; toSend(x) && sends(x) == left {
 			return c.link(ctx, *x, byOperator(x))
 		}
 	}

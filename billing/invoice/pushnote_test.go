@@ -110,3 +110,40 @@ func TestALostCreditNoteIsNoRefundByHand(t *testing.T) {
 	}
 	s.sound()
 }
+
+// One credit note is refused, and the answer about a later one is lost: the later one is found, and what was refused is not asked
+// for again before its time, however much the later one sent back.
+func TestALostCreditNoteDoesNotHurryARefusedOne(t *testing.T) {
+	s := newShop(t)
+	id := s.paidThere(100_00)
+	till := &scripted{Till: s.gateway.Till()}
+	first := ""
+	till.fail = func(n invoice.TillNote, _ int) error {
+		if first == "" {
+			first = n.Key
+		}
+		if n.Key == first {
+			return refused
+		}
+		_, err := till.Till.CreditNote(t.Context(), n, 1)
+		s.must(err)
+		return lost
+	}
+	s.collect = s.collector(till)
+	s.must(s.note(id, 30_00, invoice.BackByStripe))
+	s.turn()
+	s.clock.Advance(time.Minute)
+	s.must(s.note(id, 40_00, invoice.BackByStripe))
+	if err := s.collect.Turn(t.Context()); err == nil {
+		t.Error("nothing was lost")
+	}
+	for range 2 {
+		s.clock.Advance(time.Hour)
+		s.turn()
+	}
+	refs := s.number("SELECT count(*) FROM credit_notes WHERE invoice_id = $1 AND till_ref LIKE 'cn_%'", id)
+	if how := s.how(id); len(till.keys) != 2 || refs != 1 || !strings.Contains(how.Problem, "does not send back $30.00") {
+		t.Errorf("asked for %d times, %d of 2 credit notes are known, %+v", len(till.keys), refs, how)
+	}
+	s.sound()
+}
