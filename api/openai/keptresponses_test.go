@@ -75,7 +75,7 @@ func newKept(t *testing.T, family engine.Family, engines ...*gatetest.Engine) *s
 		cancel()
 		<-ended
 	})
-	return &stand{Stand: s, url: url, t: t}
+	return &stand{Stand: s, url: url, t: t, api: api}
 }
 
 // good sends a request that must succeed, and decodes the answer.
@@ -381,5 +381,40 @@ func TestWebSocket(t *testing.T) {
 	other := s.dial("mk_org")
 	if _, code := other.ask(`{"type":"response.create","model":"acme/test","input":"x","previous_response_id":"` + stored.Response["id"].(string) + `"}`); code != "previous_response_not_found" {
 		t.Fatal(code)
+	}
+}
+
+// A gateway that is told to stop ends sockets that are idle, lets the others end their answer, and takes no new ones.
+func TestSocketsEndWithTheGateway(t *testing.T) {
+	e, end := held(t)
+	s := newKept(t, engine.VLLM, e)
+	idle, busy := s.dial(goodKey), s.dial(goodKey)
+	answered := make(chan *responsestest.Answer, 1)
+	go func() {
+		answer, _ := busy.ask(createEvent + `"input":"x"}`)
+		answered <- answer
+	}()
+	for deadline := time.Now().Add(patience); s.Gate.Running() == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	}
+	drained := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		drained <- s.api.Drain(ctx)
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, _, err := idle.conn.Read(ctx); websocket.CloseStatus(err) != websocket.StatusGoingAway {
+		t.Fatalf("an idle socket: %v", err)
+	}
+	if code := s.bad(503, "GET", "/v1/responses", "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="); code != "shutting_down" {
+		t.Error(code)
+	}
+	end()
+	if answer := <-answered; answer == nil || answer.Status != "completed" {
+		t.Fatalf("the answer that ran: %+v", answer)
+	}
+	if err := <-drained; err != nil {
+		t.Fatal(err)
 	}
 }

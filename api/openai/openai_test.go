@@ -54,6 +54,7 @@ type stand struct {
 	*gatetest.Stand
 	url string
 	t   *testing.T
+	api *openai.API // where a test ends it
 }
 
 // newStand puts the API before engines.

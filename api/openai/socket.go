@@ -11,6 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"millrace/api/inference"
 	"millrace/api/problem"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
@@ -176,7 +177,7 @@ func (s *socket) answer(text []byte) error {
 	if err != nil {
 		return err
 	}
-	p, err := s.api.Responses.Prepare(s.ctx, responses.Call{ID: ids.New(), Caller: caller, Request: req}, &s.last)
+	p, err := s.api.Responses.Prepare(s.ctx, responses.Call{ID: ids.New(), Caller: caller, Request: req, Session: inference.Session(s.r.Header)}, &s.last)
 	if err != nil {
 		return err
 	}

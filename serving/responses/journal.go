@@ -32,7 +32,6 @@ type journal struct {
 	waiting []byte // events not stored yet
 	from    int64  // the first of them
 	next    int64  // the number of the next event
-	failed  error
 
 	ending chan struct{}
 	ended  sync.WaitGroup
