@@ -30,7 +30,7 @@ type allKey struct {
 // ofAll gives the cells of all customers, or of some of them.
 func (s *Service) ofAll(ctx context.Context, r *q.Queries, in Query, t steps) ([]Cell, error) {
 	all, err := s.readAll(ctx, r, in, t)
-	folded := errors.Is(err, errCrowded) && in.Group == ByOrg
+	folded := errors.Is(err, errCrowded) && in.Group == ByOrg && in.Orgs == nil
 	if folded {
 		all, err = readFolded(ctx, r, in, t)
 	}

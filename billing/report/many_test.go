@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"millrace/billing/report"
+	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/money"
 )
@@ -79,6 +80,13 @@ func TestThousandsOfCustomers(t *testing.T) {
 	}
 	if none := read(report.Query{Step: report.StepTotal, Group: report.ByOrg, Orgs: []ids.ID{}}); len(none) != 0 {
 		t.Errorf("none of them: %+v", none)
+	}
+	most := make([]ids.ID, manyCustomers-1) // more cells than are read at once, and not of everybody
+	for i := range most {
+		most[i] = numbered(i + 1)
+	}
+	if cells, err := w.Usage(t.Context(), w.root, report.Query{From: first, To: last, Step: report.StepDay, Group: report.ByOrg, Orgs: most}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("most of them: %d cells, %v, %v", len(cells), sum(cells), err)
 	}
 	if n, err := w.Active(t.Context(), w.root, first, last); err != nil || n != manyCustomers {
 		t.Errorf("%d active, %v", n, err)
