@@ -20,7 +20,7 @@
 // Locks, in this order, each only where it is needed; whatever waits, waits for something further down.
 //  1. The organization's approvals (LockApprovals), by the desk around every deed, and by dunning.
 //  2. Invoices, by id: LockInvoice, LockDunnedInvoices. Payments, credit notes, reopenings and dunning's steps are changed under
-//     their invoice's lock only.
+//     their invoice's lock only; what the payment provider did with a credit note is noted by the note's row alone.
 //  3. The organization (LockDunnedOrg), by whatever moves its credit limit or suspends it: write-offs and dunning. dunning_holds
 //     is changed under it only.
 //  4. As everyone: all of the organization's ledger balances, by account, then its budgets. Posting again waits for nothing. Only an
