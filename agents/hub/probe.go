@@ -153,13 +153,9 @@ var errNotAlive = errors.New("hub: the engine answers with a server error")
 
 // alive asks whether the server is there. A provider may not list its models: any answer but a server error will do.
 func alive(ctx context.Context, client *http.Client, u *catalogue.Unit) error {
-	path := "/health"
-	if u.Driver.Family() == engine.OpenAI {
-		path = "/v1/models"
-	}
 	ctx, cancel := context.WithTimeout(ctx, aliveTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.Base+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.Base+u.Driver.Alive(), nil)
 	if err != nil {
 		return err
 	}

@@ -14,12 +14,22 @@ import (
 type chatRules struct {
 	forced    string          // members every body gets, without surrounding commas
 	salt      bool            // knows cache_salt
-	requestID bool            // knows request_id
-	rank      bool            // knows priority
+	requestID string          // the member that names the request; "" = none
+	rank      rankStyle       // the value of priority; nil = knows none
 	template  bool            // knows chat_template_kwargs: open models are told there not to think
 	capName   string          // the name of the token cap; "" = the one the client used, else max_tokens
 	drop      map[string]bool // the family's own fields that a client must never set
+	only      map[string]bool // all that the engine takes of a client; nil = it ignores what it does not know
+	chatOnly  bool            // a prompt of text would have no salt
+	constrain constraintStyle // how it takes constraints on the output
+	rewrite   map[string]func(value []byte) []byte
 }
+
+// A rankStyle appends the priority that stands for a rank. Lower ranks go first.
+type rankStyle func(dst []byte, rank int) []byte
+
+// lowFirst is for engines whose queues take lower numbers first, by themselves or as Command starts them.
+func lowFirst(dst []byte, rank int) []byte { return strconv.AppendInt(dst, int64(rank), 10) }
 
 // setAgain are the fields that a body gets from ChatParams.
 var setAgain = set("stream", "stream_options", "model", "max_tokens", "max_completion_tokens")
@@ -44,60 +54,116 @@ func set(names ...string) map[string]bool {
 	return m
 }
 
+// outgoing is a body in the making.
+type outgoing struct {
+	*chatRules
+	dst           []byte
+	limit, legacy []byte      // raw values of max_completion_tokens and max_tokens
+	format        []byte      // the member response_format
+	plainFormat   bool        // it asks for text, as everything does
+	unthinking    bool        // by reasoning_effort
+	told          bool        // something is said to the template
+	constraint    *constraint // nil = none
+}
+
 // prepare is PrepareChat for every family: one walk over the top level, kept members copied as they are, ours appended.
 func (r *chatRules) prepare(dst, body []byte, p ChatParams) ([]byte, error) {
-	dst = append(dst, `{"model":`...)
-	dst = scan.Quote(dst, p.Model)
-	var limit, legacy []byte // raw values of max_completion_tokens and max_tokens
-	unthinking := false      // by reasoning_effort, and nothing is said to the template
-	told := false
+	o := outgoing{chatRules: r, dst: scan.Quote(append(dst, `{"model":`...), p.Model)}
 	m := scan.Object(body)
 	for m.Next() {
-		switch string(m.Key) {
-		case "max_completion_tokens":
-			limit = m.Value
-			continue
-		case "max_tokens":
-			legacy = m.Value
-			continue
-		case "reasoning_effort":
-			unthinking = string(m.Value) == `"none"`
-		case "chat_template_kwargs":
-			told = !absent(m.Value)
+		if r.chatOnly && p.Salt != "" && string(m.Key) == "prompt" {
+			return nil, ErrChatOnly()
 		}
-		if r.refuses(m.Key) {
-			continue
+		if err := o.member(m.Key, m.Value, body[m.Start:m.End]); err != nil {
+			return nil, err
 		}
-		dst = append(dst, ',')
-		dst = append(dst, body[m.Start:m.End]...)
 	}
 	if m.Err() != nil || scan.Space(body, m.Offset()) != len(body) {
 		return nil, fault.New(fault.Invalid, "The request body must be a JSON object.")
 	}
 	if p.Plain {
-		return append(dst, '}'), nil
+		return append(o.dst, '}'), nil
 	}
-	dst, err := r.tokenCap(dst, limit, legacy, p.MaxTokens)
+	return o.finish(p)
+}
+
+// ErrChatOnly refuses a prompt of text: the engine could not keep it apart from what others sent.
+func ErrChatOnly() error {
+	return fault.New(fault.Invalid, "This model takes messages only: send them to /v1/chat/completions.").WithParam("model").WithCode("unsupported_model")
+}
+
+// member takes in one member of the client's; whole is its name and value.
+func (o *outgoing) member(key, value, whole []byte) error {
+	switch string(key) {
+	case "max_completion_tokens":
+		o.limit = value
+		return nil
+	case "max_tokens":
+		o.legacy = value
+		return nil
+	case "response_format":
+		o.format, o.plainFormat = whole, absent(value) || string(member(value, "type")) == `"text"`
+		return nil
+	case "reasoning_effort":
+		o.unthinking = string(value) == `"none"`
+	case "chat_template_kwargs":
+		o.told = !absent(value)
+	}
+	if constrains(key) {
+		if o.constraint == nil {
+			o.constraint = new(constraint)
+		}
+		return o.constraint.add(string(key), value, whole)
+	}
+	if o.refuses(key) {
+		return nil
+	}
+	o.dst = append(o.dst, ',')
+	if f := o.rewrite[string(key)]; f != nil {
+		o.dst = append(scan.Quote(o.dst, string(key)), ':')
+		whole = f(value)
+	}
+	o.dst = append(o.dst, whole...)
+	return nil
+}
+
+// finish appends what is Millrace's to decide.
+func (o *outgoing) finish(p ChatParams) ([]byte, error) {
+	dst, err := o.shape(o.dst)
+	if err == nil {
+		dst, err = o.tokenCap(dst, o.limit, o.legacy, p.MaxTokens)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if r.template && unthinking && !told {
+	if o.template && o.unthinking && !o.told {
 		dst = append(dst, noThinking...)
 	}
-	if r.salt && p.Salt != "" {
-		dst = append(dst, `,"cache_salt":`...)
-		dst = scan.Quote(dst, p.Salt)
+	if o.salt && p.Salt != "" {
+		dst = scan.Quote(append(dst, `,"cache_salt":`...), p.Salt)
 	}
-	if r.requestID && p.RequestID != "" {
-		dst = append(dst, `,"request_id":`...)
+	if o.requestID != "" && p.RequestID != "" {
+		dst = append(append(append(dst, `,"`...), o.requestID...), `":`...)
 		dst = scan.Quote(dst, p.RequestID)
 	}
-	if r.rank && p.Rank != 0 {
-		dst = strconv.AppendInt(append(dst, `,"priority":`...), int64(p.Rank), 10)
+	if o.rank != nil && p.Rank != 0 {
+		dst = o.rank(append(dst, `,"priority":`...), p.Rank)
 	}
-	dst = append(dst, ',')
-	dst = append(dst, r.forced...)
+	dst = append(append(dst, ','), o.forced...)
 	return append(dst, '}'), nil
+}
+
+// shape appends what the output is held to: response_format as it was sent, or a constraint in the engine's words.
+func (o *outgoing) shape(dst []byte) ([]byte, error) {
+	switch c := o.constraint; {
+	case c != nil && c.kind != unconstrained && (o.format == nil || o.plainFormat):
+		return o.constrain(dst, c)
+	case c != nil && c.kind != unconstrained:
+		return nil, c.set(constraint{name: "response_format"})
+	case o.format != nil:
+		return append(append(dst, ','), o.format...), nil
+	}
+	return dst, nil
 }
 
 // noThinking says by the names that templates of open models have for it (Qwen's and GLM's, DeepSeek's) what OpenAI's own
@@ -109,7 +175,12 @@ func Steers(key []byte) bool { return has(steering, key) }
 
 // refuses tells whether a client's member is left out.
 func (r *chatRules) refuses(key []byte) bool {
-	return has(setAgain, key) || has(steering, key) || has(r.drop, key)
+	return has(setAgain, key) || has(steering, key) || has(r.drop, key) || r.only != nil && !r.only[string(key)]
+}
+
+// drops reports whether a member that clients may send is left out.
+func (r *chatRules) drops(name string) bool {
+	return !constrains([]byte(name)) && r.refuses([]byte(name))
 }
 
 // has looks a member's name up without regard to case. Servers written in Go match names so, the Kelvin sign and the long

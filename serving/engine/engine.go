@@ -29,6 +29,8 @@ type Family string
 // The families.
 const (
 	VLLM     Family = "vllm"
+	SGLang   Family = "sglang"
+	TRTLLM   Family = "trtllm"
 	Sim      Family = "sim"
 	LlamaCpp Family = "llamacpp"
 	OpenAI   Family = "openai" // any OpenAI-compatible server or provider; attached only, never supervised
@@ -56,6 +58,7 @@ type Caps struct {
 	Supervised         bool // Command works: an agent can run it
 	Rank               bool // run by Command, it takes requests of a lower rank first
 	Prefill            bool // goes on with a last message of the assistant's: by continue_final_message, or by itself
+	ChatOnly           bool // takes messages only: a prompt of text has no salt, so tenants would read each other's cache
 }
 
 // ChatParams is what Millrace decides about one request to one engine.
@@ -95,9 +98,23 @@ type Spec struct {
 	ReplayPort int      // loopback port where the engine answers replay requests; 0 = none
 	Context    int64    // tokens of prompt and answer together; 0 = the engine's default
 	Slots      int      // most requests at once; 0 = the engine's default
+	Queue      int      // most requests waiting; 0 = the engine's default
+	Parallel   Parallel // over how many GPUs, and how
+	HostCache  int64    // bytes of host memory for blocks that leave the GPU; 0 = none
 	Extra      []string // further arguments, appended last
 	DataDir    string   // the engine's own folder: caches, scripts, a Python environment
 }
+
+// Parallel is how a model is spread over GPUs; 0 is as good as 1.
+type Parallel struct {
+	Tensor   int // GPUs that share each layer
+	Pipeline int // groups that hold successive layers
+	Data     int // replicas of the attention layers
+	Expert   int // GPUs that share the experts
+}
+
+// ranks is over how many processes the host's memory is shared out.
+func (p Parallel) ranks() int64 { return int64(max(p.Tensor, 1) * max(p.Pipeline, 1)) }
 
 // Command is how to start an engine: write Files, then execute Path with Args and Env added to the agent's environment.
 type Command struct {
@@ -125,6 +142,8 @@ type Driver interface {
 	// PrepareChat appends to dst the upstream body for a Chat Completions request. body must be valid JSON; what is no
 	// object, or has an impossible max_tokens, is a fault of kind Invalid. Members it does not know stay byte for byte.
 	PrepareChat(dst, body []byte, p ChatParams) ([]byte, error)
+	// Drops reports whether PrepareChat leaves a member out that clients may send: those are named to the client.
+	Drops(member string) bool
 	// UsageMark is the byte string whose presence in an SSE data line says that the line carries usage.
 	UsageMark() []byte
 	// Usage reads a chunk with UsageMark, with or without its "data:". Impossible usage is an error, never a report.
@@ -134,6 +153,8 @@ type Driver interface {
 	Command(spec Spec) (Command, error)
 	// Ready generates one token: only that proves that an engine serves. Its error says what the engine answered.
 	Ready(ctx context.Context, c *http.Client, base, model string) error
+	// Alive is the path that answers cheaply as long as the server lives; that alone does not prove that it serves.
+	Alive() string
 	// Load asks the engine for its load, or ErrUnsupported.
 	Load(ctx context.Context, c *http.Client, base string) (Load, error)
 	// Tokens gives the prompt's token ids as the engine's template makes them; chatBody names the engine's model, as
@@ -143,7 +164,7 @@ type Driver interface {
 	BlockSize() int
 }
 
-var drivers = []Driver{vllm{}, simulated{}, llamaCpp{}, openAI{}}
+var drivers = []Driver{vllm{}, sglang{}, trtllm{}, simulated{}, llamaCpp{}, openAI{}}
 
 // Lookup finds a family's driver. An unknown name is a fault of kind Invalid that lists the known ones.
 func Lookup(f Family) (Driver, error) {

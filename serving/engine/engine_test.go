@@ -37,6 +37,10 @@ func TestCommands(t *testing.T) {
 	for family, want := range map[engine.Family]string{
 		engine.VLLM: `/opt/e serve /w --served-model-name m --host 127.0.0.1 --port 8001 --enable-prefix-caching --enable-prompt-tokens-details --scheduling-policy priority` +
 			` --max-model-len 4096 --max-num-seqs 16 --kv-events-config {"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://127.0.0.1:8002","replay_endpoint":"tcp://127.0.0.1:8003","topic":"kv-events"} --extra`,
+		engine.SGLang: `/opt/e --model-path /w --served-model-name m --host 127.0.0.1 --port 8001 --page-size 16 --enable-cache-report --enable-metrics` +
+			` --enable-priority-scheduling --schedule-low-priority-values-first --default-priority-value 0 --disable-priority-preemption --context-length 4096 --max-running-requests 16` +
+			` --kv-events-config {"publisher":"zmq","endpoint":"tcp://127.0.0.1:8002","replay_endpoint":"tcp://127.0.0.1:8003","topic":"kv-events"} --extra`,
+		engine.TRTLLM:   `/opt/e /w --host 127.0.0.1 --port 8001 --config /d/trtllm.yaml --max_seq_len 4096 --max_batch_size 16 --extra`,
 		engine.Sim:      `/opt/e sim-engine --port 8001 --model m --context 4096 --slots 16 --kv-endpoint tcp://127.0.0.1:8002 --replay-endpoint tcp://127.0.0.1:8003 --extra`,
 		engine.LlamaCpp: `/opt/e /d/serve.py --weights /w --model m --port 8001 --context 4096 --slots 16 --extra`,
 	} {
@@ -120,8 +124,18 @@ func TestLoad(t *testing.T) {
 		{engine.LlamaCpp, string(capture(t, "llamacpp/metrics.txt")), string(capture(t, "llamacpp/slots.json")), engine.Load{PrefixHits: 1317, PrefixQueries: 2003}},
 		{engine.LlamaCpp, "llamacpp:requests_processing 1\nllamacpp:requests_deferred 2\n", `[{"n_ctx":100,"is_processing":true,"n_prompt_tokens":30},{"n_ctx":100,"n_prompt_tokens":70}]`,
 			engine.Load{Running: 1, Waiting: 2, KVUsage: 0.15}},
+		// Two attention groups; a process of the second repeats its group's numbers; series by priority are parts of the whole.
+		{engine.SGLang, `sglang:num_running_reqs{dp_rank="0",priority="",tp_rank="0"} 3` + "\n" + `sglang:num_running_reqs{dp_rank="0",priority="-1",tp_rank="0"} 2` + "\n" +
+			`sglang:num_running_reqs{dp_rank="1",priority="",tp_rank="4"} 4` + "\n" + `sglang:num_running_reqs{dp_rank="1",priority="",tp_rank="5"} 4` + "\n" +
+			`sglang:num_queue_reqs{dp_rank="1",priority=""} 2` + "\n" + `sglang:token_usage{dp_rank="0",priority=""} 0.5` + "\n" + `sglang:token_usage{dp_rank="1",priority=""} 0.25` + "\n" +
+			`sglang:cached_tokens_total{cache_source="device"} 7` + "\n" + `sglang:cached_tokens_total{cache_source="host"} 3` + "\n" + `sglang:prompt_tokens_total{is_streaming="true"} 40`,
+			"", engine.Load{Running: 7, Waiting: 2, KVUsage: 0.375, PrefixHits: 10, PrefixQueries: 40, QueuedTokens: 900}},
+		{engine.TRTLLM, "trtllm_num_requests_running{model_name=\"x\"} 3\ntrtllm_num_requests_waiting 2\ntrtllm_kv_cache_utilization 0.75\ntrtllm_prompt_cached_tokens_total 5\ntrtllm_prompt_tokens_total 9\n",
+			"", engine.Load{Running: 3, Waiting: 2, KVUsage: 0.75, PrefixHits: 5, PrefixQueries: 9}},
+		{engine.TRTLLM, "trtllm:num_requests_running 1\n", "", engine.Load{Running: 1}},
 	} {
-		_, s := serve(t, map[string]string{"/metrics": c.metrics, "/slots": c.slots})
+		_, s := serve(t, map[string]string{"/metrics": c.metrics, "/prometheus/metrics": c.metrics, "/slots": c.slots,
+			"/v1/loads": `{"loads":[{"num_waiting_uncached_tokens":400},{"num_waiting_uncached_tokens":500}]}`})
 		got, err := driver(t, c.family).Load(t.Context(), s.Client(), s.URL)
 		if err != nil || got != c.want {
 			t.Errorf("%s: %+v, %v; want %+v", c.family, got, err, c.want)
@@ -142,7 +156,7 @@ func TestTokens(t *testing.T) {
 	if ids, err := driver(t, engine.Sim).Tokens(t.Context(), nil, "", body); err != nil || len(ids) < 5 || len(f.seen) != 1 {
 		t.Errorf("%v, %v, asked %v", ids, err, f.seen)
 	}
-	for _, f := range []engine.Family{engine.LlamaCpp, engine.OpenAI} {
+	for _, f := range []engine.Family{engine.LlamaCpp, engine.OpenAI, engine.TRTLLM} {
 		if _, err := driver(t, f).Tokens(t.Context(), nil, "", body); !errors.Is(err, engine.ErrUnsupported) || driver(t, f).Caps().Tokens {
 			t.Errorf("%s: %v", f, err)
 		}

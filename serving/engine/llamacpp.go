@@ -13,9 +13,10 @@ import (
 type llamaCpp struct{}
 
 var llamaChat = chatRules{
-	forced:   `"stream":true,"stream_options":{"include_usage":true},"timings_per_token":true`,
-	capName:  "max_tokens",
-	template: true,
+	forced:    `"stream":true,"stream_options":{"include_usage":true},"timings_per_token":true`,
+	capName:   "max_tokens",
+	constrain: llamaConstraints,
+	template:  true,
 	drop: set("timings_per_token", "n_predict", "id_slot", "cache_prompt", "n_cache_reuse", "return_progress", "lora",
 		"n_keep", "n_discard", "t_max_predict_ms", "response_fields", "return_tokens", "verbose", "generation_prompt"),
 }
@@ -33,6 +34,9 @@ func (llamaCpp) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {
 	return llamaChat.prepare(dst, body, p)
 }
 
+func (llamaCpp) Drops(member string) bool { return llamaChat.drops(member) }
+func (llamaCpp) Alive() string            { return "/health" }
+
 func (llamaCpp) UsageMark() []byte { return []byte(`"timings":{`) }
 
 // Usage prefers the final usage object; before it there are the timings alone.
@@ -40,7 +44,7 @@ func (llamaCpp) Usage(chunk []byte) (Report, error) {
 	whole, partial := usageFields(chunk)
 	switch {
 	case whole != nil:
-		return openAIReport(whole)
+		return openAIReport(whole, false)
 	case partial != nil:
 		return timingsReport(partial)
 	}
@@ -75,7 +79,7 @@ func (llamaCpp) Load(ctx context.Context, c *http.Client, base string) (Load, er
 	}
 	var l Load
 	var computed int64
-	eachMetric(text, func(name []byte, v float64) {
+	eachMetric(text, func(name, _ []byte, v float64) {
 		switch string(name) {
 		case "llamacpp:requests_processing":
 			l.Running = int(v)

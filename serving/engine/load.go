@@ -16,7 +16,7 @@ func vllmLoad(ctx context.Context, c *http.Client, base string) (Load, error) {
 	}
 	var l Load
 	var usages float64
-	eachMetric(text, func(name []byte, v float64) {
+	eachMetric(text, func(name, _ []byte, v float64) {
 		switch string(name) {
 		case "vllm:num_requests_running":
 			l.Running += int(v)
@@ -39,8 +39,9 @@ func vllmLoad(ctx context.Context, c *http.Client, base string) (Load, error) {
 	return l, nil
 }
 
-// eachMetric calls f for every sample of a Prometheus text, with the name without labels. Lines it cannot read are none.
-func eachMetric(text []byte, f func(name []byte, v float64)) {
+// eachMetric calls f for every sample of a Prometheus text, with the name, and the labels between their braces. Lines it
+// cannot read are none.
+func eachMetric(text []byte, f func(name, labels []byte, v float64)) {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSpace(line)
 		if len(line) == 0 || line[0] == '#' {
@@ -50,16 +51,27 @@ func eachMetric(text []byte, f func(name []byte, v float64)) {
 		if end < 0 {
 			continue
 		}
-		name, rest := line[:end], line[end:]
+		name, rest, labels := line[:end], line[end:], []byte(nil)
 		if rest[0] == '{' { // label values may hold spaces and escaped quotes, but the last brace closes the labels
-			rest = rest[bytes.LastIndexByte(rest, '}')+1:]
+			closing := bytes.LastIndexByte(rest, '}')
+			labels, rest = rest[1:max(closing, 1)], rest[closing+1:]
 		}
 		fields := bytes.Fields(rest) // value and perhaps a timestamp
 		if len(fields) == 0 {
 			continue
 		}
 		if v, err := strconv.ParseFloat(string(fields[0]), 64); err == nil && v == v && v >= 0 && v < 1e18 {
-			f(name, v)
+			f(name, labels, v)
 		}
 	}
+}
+
+// label is the value of one label, "" when there is none.
+func label(labels []byte, name string) string {
+	_, after, found := bytes.Cut(append([]byte(","), labels...), []byte(","+name+`="`))
+	if !found {
+		return ""
+	}
+	value, _, _ := bytes.Cut(after, []byte(`"`))
+	return string(value)
 }

@@ -11,7 +11,7 @@ import (
 // nothing but Chat Completions is asked of it, and no field that only some servers know is sent.
 type openAI struct{}
 
-var openAIChat = chatRules{forced: `"stream":true,"stream_options":{"include_usage":true}`}
+var openAIChat = chatRules{forced: `"stream":true,"stream_options":{"include_usage":true}`, constrain: plainConstraints}
 
 func (openAI) Family() Family { return OpenAI }
 func (openAI) Label() string  { return "OpenAI-compatible" }
@@ -21,6 +21,9 @@ func (openAI) BlockSize() int { return 0 }
 func (openAI) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {
 	return openAIChat.prepare(dst, body, p)
 }
+
+func (openAI) Drops(member string) bool { return openAIChat.drops(member) }
+func (openAI) Alive() string            { return "/v1/models" }
 
 func (openAI) UsageMark() []byte                  { return []byte(usageMark) }
 func (openAI) Usage(chunk []byte) (Report, error) { return usageOf(chunk) }

@@ -35,7 +35,7 @@ func usageOf(chunk []byte) (Report, error) {
 	if raw == nil {
 		return Report{}, ErrNoUsage
 	}
-	return openAIReport(raw)
+	return openAIReport(raw, false)
 }
 
 // usageFields finds the usage and timings objects at the chunk's top level; nil where there is none.
@@ -59,14 +59,18 @@ func usageFields(chunk []byte) (openai, llama []byte) {
 const none = math.MinInt64
 
 // openAIReport reads the usage object of OpenAI's dialect, with the members that engines add. It runs for every request
-// and every progress event, so it scans: decoding costs ten times as much.
-func openAIReport(raw []byte) (Report, error) {
+// and every progress event, so it scans: decoding costs ten times as much. beside says that reasoning tokens may stand at
+// the object's top level instead of in the details.
+func openAIReport(raw []byte, beside bool) (Report, error) {
 	if !json.Valid(raw) {
 		return Report{}, errors.New("engine: usage that is no usage")
 	}
 	n := counts{prompt: none, completion: none, cached: none}
 	var image, multimodal int64
 	err := readCounts(raw, wanted{"prompt_tokens", &n.prompt}, wanted{"completion_tokens", &n.completion})
+	if err == nil && beside {
+		err = readCounts(raw, wanted{"reasoning_tokens", &n.reasoning})
+	}
 	if details := member(raw, "prompt_tokens_details"); err == nil && details != nil {
 		err = readCounts(details, wanted{"cached_tokens", &n.cached}, wanted{"cache_write_tokens", &n.cacheWrite}, wanted{"image_tokens", &image},
 			wanted{"multimodal_tokens", &multimodal}, wanted{"audio_tokens", &n.audio})

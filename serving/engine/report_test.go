@@ -166,3 +166,22 @@ func BenchmarkUsage(b *testing.B) {
 		}
 	}
 }
+
+// SGLang tells reasoning beside the details in one release, in them in another, and no details where it was not asked for them.
+func TestSGLangsUsage(t *testing.T) {
+	d := driver(t, engine.SGLang)
+	for chunk, want := range map[string]usage.Vector{
+		`{"usage":{"prompt_tokens":9,"total_tokens":14,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":4},"reasoning_tokens":2}}`:                                  vector(5, 4, 3, 2),
+		`{"usage":{"prompt_tokens":9,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":4},"reasoning_tokens":2,"completion_tokens_details":{"reasoning_tokens":2}}}`: vector(5, 4, 3, 2),
+		`{"usage":{"prompt_tokens":9,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":0,"video_tokens":3},"reasoning_tokens":0,"completion_tokens_details":null}}`:  vector(9, 0, 5, 0),
+		`{"usage":{"prompt_tokens":9,"completion_tokens":5,"prompt_tokens_details":null,"reasoning_tokens":null}}`:                                                                vector(9, 0, 5, 0),
+	} {
+		got, err := d.Usage([]byte(chunk))
+		if err != nil || got.Vector != want || got.CachedKnown == bytes.Contains([]byte(chunk), []byte(`"prompt_tokens_details":null`)) {
+			t.Errorf("%s: %+v, %v", chunk, got, err)
+		}
+	}
+	if _, err := d.Usage([]byte(`{"usage":{"prompt_tokens":9,"completion_tokens":5,"reasoning_tokens":6}}`)); err == nil {
+		t.Error("more reasoning than there was")
+	}
+}

@@ -16,8 +16,9 @@ type simulated struct{}
 var simChat = chatRules{
 	forced:    `"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`,
 	salt:      true,
-	requestID: true,
-	rank:      true,
+	requestID: "request_id",
+	rank:      lowFirst,
+	constrain: vllmConstraints,
 	template:  true,
 }
 
@@ -34,6 +35,9 @@ func (simulated) Caps() Caps {
 func (simulated) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {
 	return simChat.prepare(dst, body, p)
 }
+
+func (simulated) Drops(member string) bool { return simChat.drops(member) }
+func (simulated) Alive() string            { return "/health" }
 
 func (simulated) UsageMark() []byte                  { return []byte(usageMark) }
 func (simulated) Usage(chunk []byte) (Report, error) { return usageOf(chunk) }

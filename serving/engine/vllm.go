@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strconv"
 
@@ -16,8 +15,9 @@ type vllm struct{}
 var vllmChat = chatRules{
 	forced:    `"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`,
 	salt:      true,
-	requestID: true,
-	rank:      true,
+	requestID: "request_id",
+	rank:      lowFirst,
+	constrain: vllmConstraints,
 	template:  true,
 	drop:      set("mm_processor_kwargs", "logits_processors", "bad_words_ids", "return_prompt_text"),
 }
@@ -39,14 +39,17 @@ func (vllm) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {
 	return vllmChat.prepare(dst, body, p)
 }
 
+func (vllm) Drops(member string) bool { return vllmChat.drops(member) }
+func (vllm) Alive() string            { return "/health" }
+
 func (vllm) UsageMark() []byte                  { return []byte(usageMark) }
 func (vllm) Usage(chunk []byte) (Report, error) { return usageOf(chunk) }
 
 // Command runs `vllm serve`. Cached token counts need --enable-prompt-tokens-details. The engine dials the agent for KV
 // events, so that nothing with prompts in it listens beyond loopback.
 func (vllm) Command(s Spec) (Command, error) {
-	if s.ModelPath == "" || s.Model == "" || s.Port == 0 {
-		return Command{}, fmt.Errorf("engine: vllm needs a model, its path and a port: %+v", s)
+	if err := s.check(VLLM, s.ModelPath != ""); err != nil {
+		return Command{}, err
 	}
 	path := s.Executable
 	if path == "" {
@@ -56,18 +59,21 @@ func (vllm) Command(s Spec) (Command, error) {
 		"serve", s.ModelPath, "--served-model-name", s.Model, "--host", "127.0.0.1", "--port", strconv.Itoa(s.Port),
 		"--enable-prefix-caching", "--enable-prompt-tokens-details", "--scheduling-policy", "priority",
 	}
-	if s.Context > 0 {
-		args = append(args, "--max-model-len", strconv.FormatInt(s.Context, 10))
+	args = flag(args, "--max-model-len", s.Context)
+	args = flag(args, "--max-num-seqs", int64(s.Slots))
+	args = flag(args, "--max-num-queued-reqs", int64(s.Queue))
+	args = flag(args, "--tensor-parallel-size", int64(s.Parallel.Tensor))
+	args = flag(args, "--pipeline-parallel-size", int64(s.Parallel.Pipeline))
+	args = flag(args, "--data-parallel-size", int64(s.Parallel.Data))
+	if s.Parallel.Expert > 1 {
+		args = append(args, "--enable-expert-parallel") // over all GPUs
 	}
-	if s.Slots > 0 {
-		args = append(args, "--max-num-seqs", strconv.Itoa(s.Slots))
+	if s.HostCache > 0 {
+		args = append(args, "--kv-offloading-size", strconv.FormatInt(max(s.HostCache>>30, 1), 10)) // GiB
 	}
-	if s.KVPort > 0 {
-		events, err := json.Marshal(vllmEvents(s))
-		if err != nil {
-			return Command{}, fmt.Errorf("engine: vllm event settings: %w", err)
-		}
-		args = append(args, "--kv-events-config", string(events))
+	args, err := s.withEvents(args, vllmEvents(s))
+	if err != nil {
+		return Command{}, err
 	}
 	return Command{Path: path, Args: append(args, s.Extra...), Env: []string{"VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1"}}, nil
 }

@@ -171,6 +171,8 @@ func (d *decoder) member(e *Event, name string) (err error) {
 		e.Medium, err = d.optionalText()
 	case "lora_name":
 		e.LoRA, err = d.optionalText()
+	case "cache_salt":
+		e.CacheSalt, err = d.optionalText()
 	case "kv_cache_spec_kind":
 		e.Spec, err = d.optionalText()
 	case "extra_keys":

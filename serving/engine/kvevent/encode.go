@@ -3,6 +3,7 @@ package kvevent
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/vmihailenco/msgpack/v5"
 )
@@ -14,6 +15,7 @@ type Shape uint8
 const (
 	Tagged     Shape = iota // maps with a "type": vLLM since 2026
 	Positional              // arrays, trailing defaults left out
+	Named                   // maps of what is there, the salt by name and hashes signed: SGLang
 )
 
 // Encode writes a payload as vLLM does.
@@ -28,10 +30,13 @@ func Encode(b Batch, shape Shape) ([]byte, error) {
 	e.do(e.EncodeFloat64(b.Time))
 	e.do(e.EncodeArrayLen(len(b.Events)))
 	for i := range b.Events {
-		if shape == Positional {
-			e.positional(&b.Events[i])
-		} else {
-			e.tagged(&b.Events[i])
+		switch v := &b.Events[i]; shape {
+		case Positional:
+			e.positional(v)
+		case Named:
+			e.named(v)
+		default:
+			e.tagged(v)
 		}
 	}
 	if b.Rank >= 0 {
@@ -91,6 +96,54 @@ func (e *encoder) positional(v *Event) {
 		e.value(v, name)
 	}
 }
+
+// named writes an event as SGLang does.
+func (e *encoder) named(v *Event) {
+	m := []struct {
+		name string
+		text string
+	}{{"medium", v.Medium}, {"cache_salt", v.Salt()}, {"lora_name", v.LoRA}}
+	if v.Kind != Stored {
+		m = m[:1]
+	}
+	m = slices.DeleteFunc(m, func(one struct{ name, text string }) bool { return one.text == "" })
+	n := 1 + len(m)
+	switch v.Kind {
+	case Stored:
+		n += len(namedStored)
+	case Removed:
+		n++
+	}
+	e.do(e.EncodeMapLen(n))
+	e.do(e.EncodeString("type"))
+	e.do(e.EncodeString(kindNames[v.Kind]))
+	if v.Kind != Cleared {
+		e.do(e.EncodeString("block_hashes"))
+		e.do(e.EncodeArrayLen(len(v.Hashes)))
+		for _, h := range v.Hashes {
+			e.do(e.EncodeInt(int64(h.key())))
+		}
+	}
+	if v.Kind == Stored {
+		e.do(e.EncodeString("parent_block_hash"))
+		if v.Parent == nil {
+			e.do(e.EncodeNil())
+		} else {
+			e.do(e.EncodeInt(int64(v.Parent.key())))
+		}
+		for _, name := range namedStored[2:] {
+			e.do(e.EncodeString(name))
+			e.value(v, name)
+		}
+	}
+	for _, one := range m {
+		e.do(e.EncodeString(one.name))
+		e.do(e.EncodeString(one.text))
+	}
+}
+
+// namedStored are the members that are always there.
+var namedStored = [...]string{"block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id"}
 
 func indexOf(names []string, name string) int {
 	for i, n := range names {

@@ -45,6 +45,7 @@ type Event struct {
 	Tokens    []uint32 // of all blocks; may be empty when an offloaded copy is announced
 	BlockSize int      // tokens per block
 	LoRA      string   // adapter name; "" = none
+	CacheSalt string   // where the engine tells it by name, as SGLang does; Salt gives it wherever it stands
 	Medium    string   // "GPU", "CPU", …; "" = not said
 	Extra     [][]Key  // per block: what else is in its hash; nil = nothing
 	Group     int      // KV cache group of hybrid models; -1 = not said
@@ -58,11 +59,11 @@ type Key struct {
 	Raw  []byte // nil for a string
 }
 
-// Salt is the cache salt of an event's first block, "" when it has none. vLLM puts it there among the extra keys, after
-// the adapter's name.
+// Salt is the cache salt of an event's first block, "" when it has none. SGLang names it; vLLM puts it among the extra keys,
+// after the adapter's name.
 func (e *Event) Salt() string {
-	if len(e.Extra) == 0 {
-		return ""
+	if len(e.Extra) == 0 || e.CacheSalt != "" {
+		return e.CacheSalt
 	}
 	lora := e.LoRA
 	for _, k := range e.Extra[0] {
