@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -132,14 +133,18 @@ func (s *Service) make(ctx context.Context, r *run, ticket *gate.Ticket) {
 	}
 }
 
-// Serve uses a ticket up where no connection can be cut: an answer that must not look whole is an error.
+// Serve uses a ticket up where there is no connection to cut: an answer that must not look whole is an error, and so is a
+// panic, which must not take everybody else's work along.
 func Serve(ctx context.Context, t *gate.Ticket, w http.ResponseWriter) (err error) {
 	defer func() {
-		if p := recover(); p != nil {
-			if cut, ok := p.(error); !ok || !errors.Is(cut, http.ErrAbortHandler) {
-				panic(p)
-			}
-			err = fault.New(fault.Unavailable, "The answer could not be accounted for. Try again.")
+		p := recover()
+		if p == nil {
+			return
+		}
+		err = fault.New(fault.Unavailable, "The answer could not be accounted for. Try again.")
+		if cut, ok := p.(error); !ok || !errors.Is(cut, http.ErrAbortHandler) {
+			slog.Error("a response panicked", "panic", p, "stack", string(debug.Stack()))
+			err = fault.Of(fmt.Errorf("responses: panic: %v", p))
 		}
 	}()
 	return t.Serve(ctx, w)
