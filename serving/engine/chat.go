@@ -72,7 +72,7 @@ func (r *chatRules) prepare(dst, body []byte, p ChatParams) ([]byte, error) {
 	m := scan.Object(body)
 	for m.Next() {
 		if r.chatOnly && p.Salt != "" && string(m.Key) == "prompt" {
-			return nil, ErrChatOnly()
+			return nil, NoText()
 		}
 		if err := o.member(m.Key, m.Value, body[m.Start:m.End]); err != nil {
 			return nil, err
@@ -87,8 +87,8 @@ func (r *chatRules) prepare(dst, body []byte, p ChatParams) ([]byte, error) {
 	return o.finish(p)
 }
 
-// ErrChatOnly refuses a prompt of text: the engine could not keep it apart from what others sent.
-func ErrChatOnly() error {
+// NoText refuses a prompt of text: the engine could not keep it apart from what others sent.
+func NoText() error {
 	return fault.New(fault.Invalid, "This model takes messages only: send them to /v1/chat/completions.").WithParam("model").WithCode("unsupported_model")
 }
 

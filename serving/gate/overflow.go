@@ -19,6 +19,7 @@ var promptCounts = []*regexp.Regexp{
 	regexp.MustCompile(`prompt \(length (\d+)\)`),            // vLLM's engine
 	regexp.MustCompile(`(\d+) tokens from the input`),        // SGLang
 	regexp.MustCompile(`input \((\d+) tokens\)`),             // SGLang
+	regexp.MustCompile(`prompt length \((\d+)`),              // TensorRT-LLM
 	regexp.MustCompile(`"n_prompt_tokens"\s*:\s*(\d+)`),      // llama.cpp
 	regexp.MustCompile(`request \((\d+) tokens\) exceeds`),   // llama.cpp
 	regexp.MustCompile(`resulted in (\d+) tokens`),           // OpenAI

@@ -19,6 +19,7 @@ func TestOverflowsTellThePrompt(t *testing.T) {
 		`{"message":"Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a total of 5000 tokens: 4000 tokens from the input messages and 1000 tokens for the completion."}`: 4000,
 		`{"error":{"message":"The input (5000 tokens) is longer than the model's context length (4096 tokens)."}}`:                                                                                                     5000,
 		`{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_prompt_tokens":5000,"n_ctx":4096}}`:                                                     5000,
+		`{"object":"error","message":"The sum of prompt length (5000.0), query length (0) should not exceed max_num_tokens (4096)","type":"BadRequestError","param":null,"code":400}`:                                  5000,
 		`{"error":{"message":"too much for the context length"}}`: 0,
 	} {
 		s := gatetest.New(t, gatetest.Options{Direct: true}, gatetest.NewEngine(t, gatetest.Refuse(http.StatusBadRequest, body)))

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -46,7 +47,8 @@ func (t *Ticket) prepare(ctx context.Context) error {
 		return err
 	}
 	units := t.model.Units
-	if err := t.body.prepare(t, units[0], ids.New()); err != nil {
+	first := units[max(slices.IndexFunc(units, t.takes), 0)]
+	if err := t.body.prepare(t, first, ids.New()); err != nil {
 		return err
 	}
 	t.prompt = t.promptEstimate()
@@ -96,7 +98,7 @@ func (t *Ticket) hashPrompt(ctx context.Context, units []*catalogue.Unit) {
 func (t *Ticket) pick() (*route.Booking, error) {
 	candidates := make([]route.Candidate, 0, len(t.model.Units))
 	for _, u := range t.model.Units {
-		if serves(u, t.rank) {
+		if serves(u, t.rank) && t.takes(u) {
 			candidates = append(candidates, route.Candidate{Unit: u.ID, Attached: u.Attached})
 		}
 	}
@@ -106,6 +108,11 @@ func (t *Ticket) pick() (*route.Booking, error) {
 	}
 	return t.gate.Router.Pick(route.Request{Model: t.model.ID, Candidates: candidates, Hashes: t.hashes, Approximate: t.approx,
 		BlockSize: t.block, PromptTokens: t.prompt, OutputTokens: out, Affinity: t.affinity, Exclude: t.excluded})
+}
+
+// takes reports whether a unit's engine does what is asked for.
+func (t *Ticket) takes(u *catalogue.Unit) bool {
+	return t.req.Chat.Task != protocol.TaskText || !u.Driver.Caps().ChatOnly
 }
 
 func (t *Ticket) unit(id ids.ID) *catalogue.Unit {

@@ -94,6 +94,7 @@ func (r *rejected) read(body []byte, chat *protocol.ChatRequest) {
 var contextWords = [][]byte{
 	[]byte("context_length_exceeded"), []byte("maximum context length"), []byte("max_model_len"), []byte("context length"),
 	[]byte("context size"), []byte("exceed_context_size"), []byte("longer than the maximum model length"), []byte("prompt is too long"),
+	[]byte("should not exceed max_num_tokens"), []byte("should not exceed max_seq_len"), []byte("exceeds maximum input length"), // TensorRT-LLM
 }
 
 func aboutContext(text []byte) bool {

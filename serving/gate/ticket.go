@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"millrace/internal/fault"
@@ -117,6 +118,9 @@ func (t *Ticket) admit(ctx context.Context) (err error) {
 	if len(model.Units) == 0 {
 		return noUnit()
 	}
+	if !slices.ContainsFunc(model.Units, t.takes) {
+		return engine.NoText()
+	}
 	t.rank = chat.Service
 	if !Serves(model.Units, chat.Service) {
 		if !t.req.Batch {
@@ -167,8 +171,20 @@ func (g *Gate) find(chat *protocol.ChatRequest) (*catalogue.Model, error) {
 	}
 	if len(chat.Extras) > 0 {
 		chat.KeepExtras(model.Extras)
+		nameDropped(chat, model.Units)
 	}
 	return model, nil
+}
+
+// nameDropped tells the client which of its extras an engine of the model leaves out: which engine will serve is not known
+// yet.
+func nameDropped(chat *protocol.ChatRequest, units []*catalogue.Unit) {
+	for _, name := range chat.Extras {
+		drops := func(u *catalogue.Unit) bool { return u.Driver.Drops(name) }
+		if slices.ContainsFunc(units, drops) && !slices.Contains(chat.Ignored, name) {
+			chat.Ignored = append(chat.Ignored, name)
+		}
+	}
 }
 
 func noUnit() error {
