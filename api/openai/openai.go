@@ -1,6 +1,6 @@
-// Package openai is the inference surface in OpenAI's dialects: Chat Completions, Responses and the list of models under /v1. It owns
-// HTTP matters only (headers, sizes, content types, envelopes); requests are checked in serving/protocol and served by
-// serving/gate.
+// Package openai is the inference surface in OpenAI's dialects: Chat Completions, Responses, files, batches and the list of models under
+// /v1. It owns HTTP matters only (headers, sizes, content types, envelopes); requests are checked in serving/protocol and served by
+// serving/gate; files and batches are serving/batch's.
 //
 // Invariants: every answer carries x-request-id; every error, unknown paths and methods included, is in OpenAI's
 // envelope; nothing of an engine or of the inside is named.

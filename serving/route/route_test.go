@@ -233,3 +233,20 @@ func TestBookingsEndOnce(t *testing.T) {
 		t.Fatalf("a lost booking still weighs: %+v", u)
 	}
 }
+
+func TestSpareCountsWhoIsReadyAndHeard(t *testing.T) {
+	b := newBench(3)
+	load := func(i, waiting int, state string) {
+		b.Apply(wire.Fact{Load: &wire.Load{Unit: b.units[i], Engine: b.units[i], State: state, Waiting: waiting}})
+	}
+	load(0, 2, wire.StateReady)
+	load(1, 5, wire.StateStarting)
+	if s := b.Spare(append(b.units, ids.New())); s != (Spare{Ready: 2, Waiting: 2}) {
+		t.Errorf("%+v", s)
+	}
+	b.clock.Advance(factsFresh)
+	load(2, 1, wire.StateReady)
+	if s := b.Spare(b.units); s != (Spare{Ready: 1, Waiting: 1}) {
+		t.Errorf("stale reports count: %+v", s)
+	}
+}
