@@ -16,6 +16,7 @@ import (
 	"millrace/internal/ids"
 	"millrace/internal/seal"
 	"millrace/internal/usage"
+	"millrace/serving/engine/scan"
 	"millrace/serving/protocol"
 	"millrace/serving/protocol/responses/responsestest"
 )
@@ -168,6 +169,12 @@ var cases = []struct {
 		[]item{{Type: "custom_tool_call", Status: "completed", CallID: "c1", Name: "apply_patch", Argument: "*** Begin\n+\"é"}}, "completed"},
 	{"a custom tool whose arguments are not as promised", customTools, []string{d(`{"tool_calls":[{"index":0,"id":"c1","function":{"name":"apply_patch","arguments":"*** Begin"}}]}`), f(`{}`, `"tool_calls"`)},
 		[]item{{Type: "custom_tool_call", Status: "completed", CallID: "c1", Name: "apply_patch", Argument: "*** Begin"}}, "completed"},
+	{"a custom tool whose input comes in pieces", customTools, []string{d(`{"tool_calls":[{"index":0,"id":"c1","function":{"name":"apply_patch","arguments":" {\"inp"}}]}`),
+		d(`{"tool_calls":[{"index":0,"function":{"arguments":"ut\" : \"one\\"}}]}`), d(`{"tool_calls":[{"index":0,"function":{"arguments":"ntwo\\ud83"}}]}`),
+		d(`{"tool_calls":[{"index":0,"function":{"arguments":"d\\ude00 three\nfour\\d"}}]}`), d(`{"tool_calls":[{"index":0,"function":{"arguments":"\"}"}}]}`), f(`{}`, `"tool_calls"`)},
+		[]item{{Type: "custom_tool_call", Status: "completed", CallID: "c1", Name: "apply_patch", Argument: "one\ntwo😀 three\nfour\\d"}}, "completed"},
+	{"a custom tool that is cut", customTools, []string{d(`{"tool_calls":[{"index":0,"id":"c1","function":{"name":"apply_patch","arguments":"{\"input\":\"one\\"}}]}`), f(`{}`, `"length"`)},
+		[]item{{Type: "custom_tool_call", Status: "incomplete", CallID: "c1", Name: "apply_patch", Argument: "one"}}, "incomplete"},
 	{"a tool of a namespace", customTools, []string{d(`{"tool_calls":[{"index":0,"id":"c1","function":{"name":"agents__spawn","arguments":"{}"}}]}`), f(`{}`, `"tool_calls"`)},
 		[]item{{Type: "function_call", Status: "completed", CallID: "c1", Name: "spawn", Space: "agents", Argument: "{}"}}, "completed"},
 	{"one call at a time", ask + `,"parallel_tool_calls":false}`, []string{d(`{"content":"a"}`),
@@ -304,6 +311,30 @@ func TestAResponseIsKeptBeforeItsEndIsTold(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The input of a custom tool is the same wherever its arguments are cut, and always the inside of a string.
+func FuzzCustomInput(f *testing.F) {
+	for _, s := range []string{`{"input":"one\\ntwo"}`, ` { "input" : "\\ud83d\\ude00\\q" , "x":1}`, `{"other":1}`, `plain`, "{\"input\":\"raw\n\\"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, arguments string) {
+		quoted := scan.Quote(nil, arguments)
+		text := quoted[1 : len(quoted)-1]
+		want := inputOf(text)
+		if whole := append(append([]byte{'"'}, want...), '"'); !json.Valid(whole) {
+			t.Fatalf("%s", whole)
+		}
+		var c customInput
+		var got []byte
+		for i := range text {
+			c.take(text[:i+1])
+			got = append(got, c.fresh()...)
+		}
+		if c.began && !bytes.Equal(got, want) || !c.began && len(got) > 0 {
+			t.Fatalf("in pieces %q, whole %q", got, want)
+		}
+	})
 }
 
 func FuzzAnswer(f *testing.F) {

@@ -138,11 +138,7 @@ func (f *form) argument(p *protocol.Part, t *tool) []byte {
 	if t == nil || !t.custom {
 		return p.Text
 	}
-	plain := scan.Unquote(nil, p.Text)
-	if m := scan.Object(plain); m.Next() && string(m.Key) == "input" && isString(m.Value) {
-		return inside(m.Value)
-	}
-	return p.Text // not as the schema has it: all of it is the input
+	return inputOf(p.Text)
 }
 
 // appendPart appends a message's content part.

@@ -22,7 +22,8 @@ type Stream struct {
 	single []byte // the response as it is kept
 	at     int    // the output index of the open part
 	shown  bool   // it is an item
-	quiet  bool   // its text is not shown before it is whole
+	custom bool   // it is a call of a custom tool
+	input  customInput
 	delta  []byte // the events of its deltas, up to the text: with
 	head   []byte // what stands before the sequence number
 	middle []byte // and what stands after it
@@ -37,7 +38,7 @@ func newStream(a *Answers, p protocol.AnswerParams) *Stream {
 	s := streams.Get().(*Stream)
 	s.turn.Reset(&p)
 	*s = Stream{of: a, p: p, form: newForm(a, &p), turn: s.turn, state: state{status: InProgress, output: s.state.output[:0], kept: a.stores()},
-		single: s.single[:0], delta: s.delta[:0]}
+		single: s.single[:0], delta: s.delta[:0], input: s.input}
 	return s
 }
 
@@ -132,6 +133,8 @@ func (s *Stream) kindsOf(p *protocol.Part) (delta, done, index, member string) {
 		return "response.output_text.delta", "response.output_text.done", contentIndex, "text"
 	case p.Kind == protocol.Refusal:
 		return "response.refusal.delta", "response.refusal.done", contentIndex, "refusal"
+	case p.Kind == protocol.Call && s.custom:
+		return "response.custom_tool_call_input.delta", "response.custom_tool_call_input.done", "", "input"
 	case p.Kind == protocol.Call:
 		return "response.function_call_arguments.delta", "response.function_call_arguments.done", "", "arguments"
 	case s.of.Request.Content:
@@ -142,7 +145,9 @@ func (s *Stream) kindsOf(p *protocol.Part) (delta, done, index, member string) {
 
 // prepareDelta writes what the deltas of a part have in common.
 func (s *Stream) prepareDelta(i int, p *protocol.Part) {
-	s.quiet = p.Kind == protocol.Call && s.form.custom(p) // its input stands inside its arguments
+	if s.custom = p.Kind == protocol.Call && s.form.custom(p); s.custom {
+		s.input.reset()
+	}
 	kind, _, index, _ := s.kindsOf(p)
 	seq := s.seq
 	s.delta = append(s.inner(s.delta[:0], kind, i, p, index), `,"delta":"`...)
@@ -153,8 +158,14 @@ func (s *Stream) prepareDelta(i int, p *protocol.Part) {
 
 // Delta implements protocol.Sink.
 func (s *Stream) Delta(dst []byte, _ int, p *protocol.Part, text, logprobs []byte) []byte {
-	if !s.shown || s.quiet {
+	if !s.shown {
 		return dst
+	}
+	if s.custom {
+		s.input.take(p.Text)
+		if text = s.input.fresh(); len(text) == 0 {
+			return dst
+		}
 	}
 	dst = strconv.AppendInt(append(dst, s.head...), s.seq, 10)
 	s.seq++
@@ -175,12 +186,10 @@ func (s *Stream) Close(dst []byte, part int, p *protocol.Part) []byte {
 		return dst
 	}
 	i := s.at
-	if t := s.form.tool(p); t != nil && t.custom {
-		input := s.form.argument(p, t)
-		dst = append(append(append(s.inner(dst, "response.custom_tool_call_input.delta", i, p, ""), `,"delta":"`...), input...), `"`+closeEvent...)
-		dst = append(append(append(s.inner(dst, "response.custom_tool_call_input.done", i, p, ""), `,"input":"`...), input...), `"`+closeEvent...)
+	if s.custom {
+		dst = s.closeInput(dst, i, p)
 	} else {
-		dst = s.closeText(dst, i, p, t)
+		dst = s.closeText(dst, i, p, s.form.tool(p))
 	}
 	if len(s.state.output) > 0 {
 		s.state.output = append(s.state.output, ',')
@@ -189,6 +198,16 @@ func (s *Stream) Close(dst []byte, part int, p *protocol.Part) []byte {
 	s.state.output = s.form.appendItem(s.state.output, i, p, itemStatus(&s.turn, part))
 	dst = append(append(s.item(dst, "response.output_item.done", i), `,"item":`...), s.state.output[from:]...)
 	return append(dst, closeEvent...)
+}
+
+// closeInput ends the input of a custom tool.
+func (s *Stream) closeInput(dst []byte, i int, p *protocol.Part) []byte {
+	input := inputOf(p.Text)
+	delta, done, _, _ := s.kindsOf(p)
+	if rest := input[s.input.shown:]; len(rest) > 0 {
+		dst = append(append(append(s.inner(dst, delta, i, p, ""), `,"delta":"`...), rest...), `"`+closeEvent...)
+	}
+	return append(append(append(s.inner(dst, done, i, p, ""), `,"input":"`...), input...), `"`+closeEvent...)
 }
 
 // closeText ends the text of a part, and the part of the item that holds it.
