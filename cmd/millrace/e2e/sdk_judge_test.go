@@ -55,8 +55,10 @@ var anthropicFailures = map[string]sdkFailure{
 // sdkJudge compares what a client saw with what Millrace must do, and has done by its books.
 type sdkJudge struct {
 	c     *customer
+	name  string // of the API and the way to it: "compatible chat"
 	api   string
 	words sdkWords
+	lacks []string
 	wire  *wire // the way of the answer that is left
 	slack int64 // tokens that an engine may count and that show in no piece
 	real  bool  // a real engine says what it likes
@@ -65,12 +67,15 @@ type sdkJudge struct {
 
 func newSDKJudge(t *testing.T, c *customer, api string) *sdkJudge {
 	t.Helper()
-	name := strings.TrimPrefix(api, "compatible ")
-	return &sdkJudge{c: c, api: name, words: sdkAPIs[name].words, wire: listenIn(t, c.url)}
+	kind := api[strings.LastIndex(api, " ")+1:]
+	return &sdkJudge{c: c, name: api, api: kind, words: sdkAPIs[kind].words, wire: listenIn(t, c.url)}
 }
 
-// wants tells whether the API has a scenario.
+// wants tells whether the API has a scenario, and the client a way to play it.
 func (j *sdkJudge) wants(scenario string) bool {
+	if slices.Contains(j.lacks, j.name+" "+scenario) {
+		return false
+	}
 	if slices.Contains(sdkAPIs[j.api].only, scenario) {
 		return true
 	}
