@@ -172,12 +172,13 @@ func (d *delta) parse(p *cursor) {
 
 func (d *delta) parseDelta(p *cursor) {
 	p.open('{')
-	n := 0
-	for ; p.more('}', n); n++ {
+	said := 0
+	for n := 0; p.more('}', n); n++ {
 		key := p.key()
 		if p.null() {
 			continue
 		}
+		said++
 		switch string(key) {
 		case "content":
 			d.setText(content, p)
@@ -196,7 +197,12 @@ func (d *delta) parseDelta(p *cursor) {
 			p.value()
 		}
 	}
-	d.bare = n == 1 && d.tools == nil
+	for _, t := range d.texts { // SGLang and TensorRT-LLM name the text that there is none of
+		if len(t) == len(`""`) {
+			said--
+		}
+	}
+	d.bare = said == 1 && d.tools == nil
 }
 
 func (d *delta) setText(which int, p *cursor) {
@@ -204,7 +210,7 @@ func (d *delta) setText(which int, p *cursor) {
 	in := inside(v)
 	if in == nil || !cleanText(in) {
 		p.bad = true
-	} else if d.texts[which] == nil { // both names of reasoning, equal: once
+	} else if len(d.texts[which]) <= len(`""`) { // both names of reasoning, equal: once
 		d.texts[which] = v
 	}
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"net/http"
-	"strconv"
 
 	"millrace/internal/fault"
 	"millrace/serving/engine/scan"
@@ -12,6 +11,7 @@ import (
 type answering struct {
 	e       *Engine
 	q       *request
+	traits  traits
 	faults  Faults
 	seqs    []*sequence
 	choices []choice
@@ -31,7 +31,7 @@ type choice struct {
 
 // begin queues the sequences of a request.
 func (e *Engine) begin(q *request) (*answering, error) {
-	a := &answering{e: e, q: q, wake: make(chan struct{}, 1)}
+	a := &answering{e: e, q: q, traits: e.voice.traits(), wake: make(chan struct{}, 1)}
 	for _, ids := range q.prompts {
 		a.prompt += len(ids)
 		for i := range q.n {
@@ -128,19 +128,5 @@ func (a *answering) appendUsage(b []byte) []byte {
 	if a.faults.AbsurdUsage {
 		generated, cached = -generated-1, prompt*1000
 	}
-	b = append(b, `{"prompt_tokens":`...)
-	b = strconv.AppendInt(b, prompt, 10)
-	b = append(b, `,"total_tokens":`...)
-	b = strconv.AppendInt(b, prompt+generated, 10)
-	b = append(b, `,"completion_tokens":`...)
-	b = strconv.AppendInt(b, generated, 10)
-	b = append(b, `,"prompt_tokens_details":{"cached_tokens":`...)
-	b = strconv.AppendInt(b, cached, 10)
-	b = append(b, '}')
-	if a.q.think {
-		b = append(b, `,"completion_tokens_details":{"reasoning_tokens":`...)
-		b = strconv.AppendInt(b, int64(a.reasoning()), 10)
-		b = append(b, '}')
-	}
-	return append(b, '}')
+	return a.e.voice.usage(b, &counted{prompt: prompt, cached: cached, generated: generated, reasoning: int64(a.reasoning()), thinks: a.q.think})
 }

@@ -23,7 +23,7 @@ const (
 func (e *Engine) serveEmbeddings(w http.ResponseWriter, r *http.Request) {
 	body, err := readBody(w, r)
 	if err != nil {
-		writeError(w, err)
+		e.writeError(w, err)
 		return
 	}
 	var q struct {
@@ -33,19 +33,19 @@ func (e *Engine) serveEmbeddings(w http.ResponseWriter, r *http.Request) {
 		Dimensions int             `json:"dimensions"`
 	}
 	if err := json.Unmarshal(body, &q); err != nil || len(q.Input) == 0 {
-		writeError(w, invalid("input", "An input is required."))
+		e.writeError(w, invalid("input", "An input is required."))
 		return
 	}
 	texts, err := inputs(q.Input)
 	if err != nil {
-		writeError(w, err)
+		e.writeError(w, err)
 		return
 	}
 	if q.Dimensions == 0 {
 		q.Dimensions = usualDimensions
 	}
 	if q.Dimensions < 1 || q.Dimensions > maxDimensions {
-		writeError(w, invalid("dimensions", "dimensions must be at most %d.", maxDimensions))
+		e.writeError(w, invalid("dimensions", "dimensions must be at most %d.", maxDimensions))
 		return
 	}
 	tokens, data := 0, make([]map[string]any, len(texts))

@@ -62,7 +62,7 @@ func (e *Engine) serveFaults(w http.ResponseWriter, r *http.Request) {
 		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&f); err != nil {
-			writeError(w, invalid("body", "These are no faults: %v", err))
+			e.writeError(w, invalid("body", "These are no faults: %v", err))
 			return
 		}
 		e.faults.put(f)

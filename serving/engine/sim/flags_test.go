@@ -29,7 +29,7 @@ func TestTheDriversCommandIsUnderstood(t *testing.T) {
 		if _, err := parser.Parse(args); err != nil {
 			t.Fatalf("%q: %v", args, err)
 		}
-		want := sim.Config{Port: 8000, Model: "sim", Context: sim.DefaultContext, Slots: sim.DefaultSlots, BatchTokens: sim.DefaultBatchTokens,
+		want := sim.Config{Port: 8000, Personality: "vllm", Model: "sim", Context: sim.DefaultContext, Slots: sim.DefaultSlots, BatchTokens: sim.DefaultBatchTokens,
 			Queue: sim.DefaultQueue, BlockSize: sim.DefaultBlockSize, Speed: 1, KVTopic: "kv-events", Cost: sim.DefaultCost}
 		if args != nil {
 			want.Port, want.Model, want.Context, want.Slots, want.Speed, want.Faults, want.Cost.B1 = 9, "m", 500, 3, 0, true, 7

@@ -21,18 +21,11 @@ func (e *Engine) Handler() http.Handler {
 	m.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { e.generate(w, r, true) })
 	m.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { e.generate(w, r, false) })
 	m.HandleFunc("POST /v1/embeddings", e.serveEmbeddings)
-	m.HandleFunc("POST /v1/chat/completions/render", e.serveRender)
-	m.HandleFunc("POST /tokenize", e.serveTokenize)
-	m.HandleFunc("POST /reset_prefix_cache", func(w http.ResponseWriter, _ *http.Request) {
-		e.sched.clearCache()
-		writeJSON(w, http.StatusOK, map[string]bool{"success": true})
-	})
 	m.HandleFunc("GET /v1/models", e.serveModels)
-	m.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
-	m.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, map[string]string{"version": "simulated"})
-	})
-	m.HandleFunc("GET /metrics", e.serveMetrics)
+	if path := e.voice.traits().metricsPath; path != "" {
+		m.HandleFunc("GET "+path, e.serveMetrics)
+	}
+	e.voice.routes(e, m)
 	if e.cfg.Faults {
 		m.HandleFunc("POST /sim/faults", e.serveFaults)
 		m.HandleFunc("GET /sim/faults", e.serveFaults)
@@ -49,7 +42,7 @@ var headerTrue = []string{"true"}
 func (e *Engine) generate(w http.ResponseWriter, r *http.Request, chat bool) {
 	q, err := e.read(w, r, chat)
 	if err != nil {
-		writeError(w, err)
+		e.writeError(w, err)
 		return
 	}
 	f := e.faults.take(q.stream)
@@ -58,7 +51,7 @@ func (e *Engine) generate(w http.ResponseWriter, r *http.Request, chat bool) {
 		e.exit(crashCode)
 		return
 	case f.FailBeforeFirst != 0:
-		writeStatus(w, f.FailBeforeFirst, "Simulated failure.", http.StatusText(f.FailBeforeFirst), "")
+		e.writeStatus(w, f.FailBeforeFirst, "Simulated failure.", http.StatusText(f.FailBeforeFirst))
 		return
 	case !f.slow(r):
 		return
@@ -68,7 +61,7 @@ func (e *Engine) generate(w http.ResponseWriter, r *http.Request, chat bool) {
 	}
 	a, err := e.begin(q)
 	if err != nil {
-		writeError(w, err)
+		e.writeError(w, err)
 		return
 	}
 	a.faults = f
@@ -107,10 +100,15 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
+func (e *Engine) serveReset(w http.ResponseWriter, _ *http.Request) {
+	e.sched.clearCache()
+	writeJSON(w, http.StatusOK, map[string]bool{"success": true})
+}
+
 func (e *Engine) serveRender(w http.ResponseWriter, r *http.Request) {
 	q, err := e.read(w, r, true)
 	if err != nil {
-		writeError(w, err)
+		e.writeError(w, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, map[string]any{
@@ -122,7 +120,7 @@ func (e *Engine) serveRender(w http.ResponseWriter, r *http.Request) {
 func (e *Engine) serveTokenize(w http.ResponseWriter, r *http.Request) {
 	body, err := readBody(w, r)
 	if err != nil {
-		writeError(w, err)
+		e.writeError(w, err)
 		return
 	}
 	var ids []uint32
@@ -142,7 +140,7 @@ func (e *Engine) serveTokenize(w http.ResponseWriter, r *http.Request) {
 		err = invalid("prompt", "messages or a prompt is required.")
 	}
 	if err != nil {
-		writeError(w, err)
+		e.writeError(w, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": e.context, "tokens": ids, "token_strs": nil})
@@ -175,20 +173,13 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(b) // the client may have left
 }
 
-// writeError answers as vLLM does.
-func writeError(w http.ResponseWriter, err error) {
+// writeError answers as the engine does.
+func (e *Engine) writeError(w http.ResponseWriter, err error) {
 	f := fault.Of(err)
-	kind := map[fault.Kind]string{fault.Invalid: "BadRequestError", fault.NotFound: "NotFoundError"}[f.Kind]
-	if kind == "" {
-		kind = http.StatusText(f.Kind.Status())
-	}
-	writeStatus(w, f.Kind.Status(), f.Message, kind, f.Param)
+	writeJSON(w, f.Kind.Status(), e.voice.refusal(f.Kind.Status(), f))
 }
 
-func writeStatus(w http.ResponseWriter, status int, message, kind, param string) {
-	var p any
-	if param != "" {
-		p = param
-	}
-	writeJSON(w, status, map[string]any{"error": map[string]any{"message": message, "type": kind, "param": p, "code": status}})
+// writeStatus answers with any status; kind is the error's type where the engine tells one.
+func (e *Engine) writeStatus(w http.ResponseWriter, status int, message, kind string) {
+	writeJSON(w, status, e.voice.refusal(status, fault.New(fault.Internal, "%s", message).WithCode(kind)))
 }

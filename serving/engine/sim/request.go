@@ -33,6 +33,7 @@ type request struct {
 	tools      []tool
 	toolChoice json.RawMessage
 	format     format
+	forced     bool   // tool_choice names a function
 	messages   []byte // of a chat, raw
 	transfer   transfer
 	scripted   *scripted
@@ -84,13 +85,18 @@ func (e *Engine) parse(r *http.Request, body []byte, chat bool) (*request, error
 	q := &request{chat: chat, n: 1, id: r.Header.Get("X-Request-Id")}
 	m := scan.Object(body)
 	for m.Next() {
-		if err := q.member(string(m.Key), m.Value); err != nil {
-			return nil, err
-		}
 		if string(m.Key) == "sim" && e.cfg.Faults {
 			if err := json.Unmarshal(m.Value, &q.scripted); err != nil {
 				return nil, invalid("sim", "sim is not an answer to give: %v", err)
 			}
+			continue
+		}
+		known, err := e.voice.takes(q, string(m.Key), m.Value)
+		if err == nil && known {
+			err = q.member(string(m.Key), m.Value)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	if m.Err() != nil {
@@ -114,7 +120,7 @@ func (e *Engine) parse(r *http.Request, body []byte, chat bool) (*request, error
 	return q, e.fit(q)
 }
 
-// member reads one top-level member. Unknown ones are ignored, as vLLM does.
+// member reads one top-level member; unknown ones are ignored.
 func (q *request) member(key string, v []byte) (err error) {
 	if string(v) == "null" {
 		return nil
@@ -163,7 +169,7 @@ func (q *request) member(key string, v []byte) (err error) {
 		} else {
 			q.rank = n
 		}
-	case "request_id":
+	case "request_id", "rid":
 		if q.id == "" {
 			q.id, err = text(key, v)
 		}
@@ -185,9 +191,11 @@ func (q *request) structured(key string, v []byte) (err error) {
 	case "tools":
 		err = json.Unmarshal(v, &q.tools)
 	case "tool_choice":
-		q.toolChoice = v
+		q.toolChoice, q.forced = v, v[0] == '{'
 	case "response_format":
 		err = json.Unmarshal(v, &q.format)
+	case structuredOutputs:
+		err = q.format.structured(v)
 	case "kv_transfer_params":
 		err = json.Unmarshal(v, &q.transfer)
 	case "messages":
@@ -276,14 +284,10 @@ func lastMessages(v []byte) (question, role string) {
 	return question, role
 }
 
-// fit checks a request against the model, with vLLM's words, and settles how many tokens may be generated.
+// fit checks a request against the model and settles how many tokens may be generated.
 func (e *Engine) fit(q *request) error {
-	switch {
-	case q.model != "" && q.model != e.cfg.Model && q.model != e.cfg.Model+thinkSuffix:
+	if q.model != "" && q.model != e.cfg.Model && q.model != e.cfg.Model+thinkSuffix {
 		return fault.New(fault.NotFound, "The model `%s` does not exist. Valid aliases: %s.", q.model, e.cfg.Model).WithParam("model")
-	case q.maxTokens > e.context:
-		return invalid("max_tokens", "max_tokens=%d cannot be greater than max_model_len=%d. Please request fewer output tokens. (parameter=max_tokens, value=%d)",
-			q.maxTokens, e.context, q.maxTokens)
 	}
 	if q.model == "" {
 		q.model = e.cfg.Model
@@ -293,13 +297,8 @@ func (e *Engine) fit(q *request) error {
 	for _, p := range q.prompts {
 		longest = max(longest, len(p))
 	}
-	switch {
-	case longest >= e.context:
-		return invalid("input_tokens", "This model's maximum context length is %d tokens. However, your request has %d input tokens. Please reduce the length of the input messages. (parameter=input_tokens, value=%d)",
-			e.context, longest, longest)
-	case longest+q.maxTokens > e.context:
-		return invalid("input_tokens", "You passed %d input tokens and requested %d output tokens. However, the model's context length is only %d tokens, resulting in a maximum input length of %d. Please reduce the length of the input prompt. (parameter=input_tokens, value=%d)",
-			longest, q.maxTokens, e.context, e.context-q.maxTokens, longest)
+	if err := e.voice.overflow(q, longest, e.context); err != nil {
+		return err
 	}
 	if q.maxTokens == 0 {
 		q.maxTokens = e.context - longest

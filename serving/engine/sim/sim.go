@@ -1,5 +1,5 @@
-// Package sim is the simulated engine: a server that behaves as vLLM does on the wire and in time, without a model. It has
-// a continuous-batching clock with a cost model, a paged prefix cache with cache salts, KV events, usage, metrics, tool
+// Package sim is the simulated engine: a server that behaves as vLLM does on the wire and in time, or as SGLang,
+// TensorRT-LLM or OpenAI do on the wire when it is given their personality, without a model. It has a continuous-batching clock with a cost model, a paged prefix cache with cache salts, KV events, usage, metrics, tool
 // calls, reasoning, prefill/decode parameters and faults on demand.
 //
 // It owns what an engine would own and knows nothing of Millrace around it. It says that it is simulated wherever a person
@@ -31,6 +31,7 @@ import (
 // Config is the engine's flags. A zero takes the default, but for Speed, where it means as fast as possible.
 type Config struct {
 	Port           int     `help:"HTTP port on 127.0.0.1." default:"8000"`
+	Personality    string  `help:"How it speaks on the wire: as vllm, sglang, trtllm or openai." enum:"vllm,sglang,trtllm,openai" default:"vllm"`
 	Model          string  `help:"Name of the model it serves; the name with -think reasons first." default:"sim"`
 	Context        int     `help:"Tokens of prompt and answer together." default:"131072"`
 	Slots          int     `help:"Most requests computed at once." default:"256"`
@@ -68,6 +69,9 @@ func (c Config) withDefaults() Config {
 	def(&c.BatchTokens, DefaultBatchTokens)
 	def(&c.Queue, DefaultQueue)
 	def(&c.BlockSize, DefaultBlockSize)
+	if c.Personality == "" {
+		c.Personality = "vllm"
+	}
 	if c.Model == "" {
 		c.Model = "sim"
 	}
@@ -99,7 +103,9 @@ type Engine struct {
 	context int
 	clock   clock.Clock
 	sched   *scheduler
+	voice   voice
 	pub     *kvevent.Publisher // nil without KV events
+	polled  polledEvents       // for engines whose KV events are polled
 	id      string             // vLLM's engine id
 	stats   stats
 	faults  faultBox
@@ -121,7 +127,11 @@ func New(cfg Config, options ...Option) (*Engine, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, context: cfg.Context, clock: clock.System, exit: os.Exit, id: uuid.NewString()}
+	v, err := voiceOf(cfg.Personality)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{cfg: cfg, context: cfg.Context, clock: clock.System, exit: os.Exit, id: uuid.NewString(), voice: v}
 	for _, o := range options {
 		o(e)
 	}
@@ -133,16 +143,20 @@ func New(cfg Config, options ...Option) (*Engine, error) {
 	e.sched = &scheduler{
 		slots: cfg.Slots, budget: cfg.BatchTokens, queue: cfg.Queue, speed: cfg.Speed, cost: cfg.Cost, now: e.clock.Now,
 		stats: &e.stats, kick: make(chan struct{}, 1),
-		cache: newCache(cfg.Blocks, cfg.BlockSize, seed, cfg.KVEndpoint != ""),
+		cache: newCache(cfg.Blocks, cfg.BlockSize, seed, cfg.KVEndpoint != "" || v.traits().polled),
+	}
+	if v.traits().polled {
+		e.polled.add([]kvevent.Event{{Kind: kvevent.Cleared}}) // the cache is new
+		e.sched.emit = e.polled.add
+		return e, nil
 	}
 	if cfg.KVEndpoint == "" {
 		return e, nil
 	}
-	shape := kvevent.Tagged
+	shape := v.traits().shape
 	if cfg.KVArrays {
 		shape = kvevent.Positional
 	}
-	var err error
 	e.pub, err = kvevent.NewPublisher(kvevent.PublisherConfig{
 		Endpoint: cfg.KVEndpoint, Replay: cfg.ReplayEndpoint, Topic: cfg.KVTopic, Shape: shape,
 	}, e.clock)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -95,8 +96,8 @@ func (a *answering) fill() (more bool) {
 			}
 			if a.choices[i].sent == 0 && a.q.chat {
 				a.open(i)
-				a.buf = append(a.buf, `{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]`...)
-				a.closeChunk()
+				a.buf = append(append(a.buf, a.e.voice.opening()...), a.e.voice.going()...)
+				a.closeChunk(a.traits.lineEnd)
 			}
 			a.sent++
 			a.choices[i].sent++
@@ -124,79 +125,88 @@ func (a *answering) open(i int) {
 	}
 }
 
-// closeChunk ends a chunk after its choices.
-func (a *answering) closeChunk() {
-	if a.q.everyUsage && !a.faults.NoUsage {
+// closeChunk ends a chunk after its choices; end stands before the line's end.
+func (a *answering) closeChunk(end string) {
+	switch {
+	case a.faults.NoUsage:
+	case a.q.everyUsage && a.traits.continuous:
 		a.buf = append(a.buf, `,"usage":`...)
 		a.buf = a.appendUsage(a.buf)
+	case a.q.lastUsage && a.traits.nullUsage:
+		a.buf = append(a.buf, `,"usage":null`...)
 	}
-	a.buf = append(a.buf, "}\n\n"...)
+	a.buf = append(append(append(a.buf, '}'), end...), "\n\n"...)
 }
 
 // token appends the chunk of token t of choice i, and with the last one its finish.
 func (a *answering) token(i int, s *sequence, t int) {
 	g := s.answer.segment(t)
+	open, last := a.say(i, s, g, t), t == s.target-1
+	if alone := a.q.chat && (a.traits.apart || g.part == toolCall); open && (!last || alone) {
+		a.buf = append(a.buf, a.e.voice.going()...)
+		a.closeChunk("")
+		open = false
+	}
+	if last {
+		a.finishChoice(i, s, open)
+	}
+}
+
+// say appends a chunk up to its delta or text; false when this token shows nothing.
+func (a *answering) say(i int, s *sequence, g *segment, t int) bool {
+	start := len(a.buf)
+	a.open(i)
+	delta := len(a.buf)
 	p := g.at(t - g.start)
-	last := t == s.target-1
 	switch {
 	case !a.q.chat:
-		a.open(i)
 		a.buf = append(append(append(a.buf, '"'), a.choices[i].shown(s.answer, p)...), '"')
 	case g.part == toolCall:
 		a.call(i, g, t-g.start)
-		if !last {
-			return
-		}
-		a.open(i)
-		a.buf = append(a.buf, "{}"...)
+	case g.part == reasoning:
+		a.buf = a.e.voice.text(a.buf, reasoning, p.json)
 	default:
-		name, text := `{"content":"`, p.json
-		if g.part == reasoning {
-			name = `{"reasoning":"`
-		} else {
-			text = a.choices[i].shown(s.answer, p)
-		}
-		a.open(i)
-		a.buf = append(append(append(a.buf, name...), text...), `"}`...)
+		a.buf = a.e.voice.text(a.buf, content, a.choices[i].shown(s.answer, p))
 	}
-	a.buf = append(a.buf, `,"logprobs":null,"finish_reason":`...)
-	if last {
-		reason, stop := a.finish(s)
-		a.buf = append(append(append(a.buf, '"'), reason...), `","stop_reason":`...)
-		if stop == "" {
-			a.buf = append(a.buf, "null"...)
-		} else {
-			a.buf = append(a.buf, scan.Quote(nil, stop)...)
-		}
-		a.buf = append(a.buf, `,"token_ids":null}]`...)
-		if a.q.transfer.RemoteDecode {
-			a.buf = append(append(a.buf, `,"kv_transfer_params":`...), a.e.transferParams(a, s)...)
-		}
-	} else {
-		a.buf = append(a.buf, `null,"token_ids":null}]`...)
+	if len(a.buf) == delta {
+		a.buf = a.buf[:start]
+		return false
 	}
-	a.closeChunk()
+	return true
 }
 
-// call appends the chunk of token j of a tool call: nothing until the name is complete, then the name, then arguments.
+// finishChoice ends a choice, in the chunk that is open or in one of its own.
+func (a *answering) finishChoice(i int, s *sequence, open bool) {
+	if !open {
+		a.open(i)
+		if a.q.chat {
+			a.buf = append(a.buf, cmp.Or(a.traits.emptyDelta, "{}")...)
+		} else {
+			a.buf = append(a.buf, `""`...)
+		}
+	}
+	reason, stop := a.finish(s)
+	a.buf = a.e.voice.end(a.buf, reason, stop)
+	if a.q.transfer.RemoteDecode {
+		a.buf = append(append(a.buf, `,"kv_transfer_params":`...), a.e.transferParams(a, s)...)
+	}
+	if a.traits.apart && a.q.everyUsage {
+		a.buf = append(a.buf, "}\n\n"...)
+	} else {
+		a.closeChunk("")
+	}
+}
+
+// call appends the delta of token j of a tool call: nothing until the name is complete, then the name, then arguments.
 func (a *answering) call(i int, g *segment, j int) {
 	if j < g.nameEnds-1 {
 		return
 	}
-	a.open(i)
-	a.buf = append(a.buf, `{"content":null,"tool_calls":[{`...)
-	if j == g.nameEnds-1 {
-		a.buf = append(a.buf, `"id":"`+a.callID(i, g)+`","type":"function","index":`...)
-		a.buf = strconv.AppendInt(a.buf, int64(g.call), 10)
-		a.buf = append(append(a.buf, `,"function":{"name":`...), scan.Quote(nil, g.name)...)
-		a.buf = append(a.buf, `,"arguments":""}}]}`...)
-	} else {
-		a.buf = append(a.buf, `"index":`...)
-		a.buf = strconv.AppendInt(a.buf, int64(g.call), 10)
-		a.buf = append(append(append(a.buf, `,"function":{"arguments":"`...), g.at(j).json...), `"}}]}`...)
+	c := callPiece{choice: i, index: g.call, id: a.callID(i, g), name: g.name, first: j == g.nameEnds-1, forced: a.q.forced}
+	if !c.first {
+		c.arguments = g.at(j).json
 	}
-	a.buf = append(a.buf, `,"logprobs":null,"finish_reason":null,"token_ids":null}]`...)
-	a.closeChunk()
+	a.buf = a.e.voice.call(a.buf, &c)
 }
 
 func (a *answering) callID(i int, g *segment) string {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"millrace/serving/engine/scan"
 )
 
 // tool is a function that the client offers.
@@ -86,12 +88,54 @@ type format struct {
 	JSON struct {
 		Schema json.RawMessage `json:"schema"`
 	} `json:"json_schema"`
+	Regex  json.RawMessage `json:"regex"`
+	EBNF   json.RawMessage `json:"ebnf"`
+	choice string
 }
 
-func (f *format) on() bool { return f.Type == "json_object" || f.Type == "json_schema" }
+func (f *format) on() bool { return f.Type != "" && f.Type != "text" }
 
-// answer is JSON of that shape.
+// structuredOutputs is vLLM's member for constraints beside response_format.
+const structuredOutputs = "structured_outputs"
+
+func (f *format) structured(v []byte) error {
+	var s struct {
+		JSON    json.RawMessage `json:"json"`
+		Object  bool            `json:"json_object"`
+		Regex   json.RawMessage `json:"regex"`
+		Grammar json.RawMessage `json:"grammar"`
+		Choice  []string        `json:"choice"`
+	}
+	if err := json.Unmarshal(v, &s); err != nil {
+		return err
+	}
+	switch {
+	case s.JSON != nil:
+		f.Type, f.JSON.Schema = "json_schema", s.JSON
+	case s.Object:
+		f.Type = "json_object"
+	case s.Regex != nil:
+		f.Type, f.Regex = "regex", s.Regex
+	case s.Grammar != nil:
+		f.Type, f.EBNF = "ebnf", s.Grammar
+	case len(s.Choice) > 0:
+		f.Type, f.choice = "choice", s.Choice[0]
+	}
+	return nil
+}
+
+// answer is text of that shape.
 func (f *format) answer() string {
+	switch f.Type {
+	case "regex":
+		text, _ := scan.Text(nil, f.Regex)
+		return exampleOf(string(text))
+	case "ebnf":
+		text, _ := scan.Text(nil, f.EBNF)
+		return firstLiteral(string(text))
+	case "choice":
+		return f.choice
+	}
 	if f.Type == "json_object" || len(f.JSON.Schema) == 0 {
 		return `{"simulated": true}`
 	}

@@ -6,36 +6,19 @@ import (
 	"strings"
 )
 
-// wholeAnswer is a non-streamed answer, with vLLM's fields.
-type wholeAnswer struct {
-	ID          string          `json:"id"`
-	Object      string          `json:"object"`
-	Created     int64           `json:"created"`
-	Model       string          `json:"model"`
-	Choices     []wholeChoice   `json:"choices"`
-	ServiceTier *string         `json:"service_tier"`
-	Fingerprint string          `json:"system_fingerprint"`
-	Usage       json.RawMessage `json:"usage,omitempty"`
-	Transfer    json.RawMessage `json:"kv_transfer_params"`
+// message is what the messages of all engines have.
+func message(text string, calls []wholeCall) map[string]any {
+	m := map[string]any{"role": "assistant", "content": nil}
+	if text != "" || len(calls) == 0 {
+		m["content"] = text
+	}
+	if len(calls) > 0 {
+		m["tool_calls"] = calls
+	}
+	return m
 }
 
-type wholeChoice struct {
-	Index    int           `json:"index"`
-	Message  *wholeMessage `json:"message,omitempty"` // chat
-	Text     *string       `json:"text,omitempty"`    // completions
-	Logprobs *string       `json:"logprobs"`
-	Finish   string        `json:"finish_reason"`
-	Stop     *string       `json:"stop_reason"`
-	TokenIDs []uint32      `json:"token_ids"`
-}
-
-type wholeMessage struct {
-	Role      string      `json:"role"`
-	Content   *string     `json:"content"`
-	Refusal   *string     `json:"refusal"`
-	ToolCalls []wholeCall `json:"tool_calls,omitempty"`
-	Reasoning *string     `json:"reasoning"`
-}
+func thoughtOf(text string) any { return orNull(text) }
 
 type wholeCall struct {
 	ID       string `json:"id"`
@@ -67,27 +50,35 @@ func (a *answering) whole(w http.ResponseWriter, r *http.Request) error {
 			break
 		}
 	}
-	ans := wholeAnswer{ID: "cmpl-" + a.q.id, Object: "text_completion", Created: a.e.clock.Now().Unix(), Model: a.q.model, Fingerprint: fingerprint}
+	writeJSON(w, http.StatusOK, a.object())
+	return nil
+}
+
+// object is the whole answer.
+func (a *answering) object() map[string]any {
+	ans := map[string]any{"id": "cmpl-" + a.q.id, "object": "text_completion", "created": a.e.clock.Now().Unix(), "model": a.q.model,
+		"system_fingerprint": fingerprint}
 	if a.q.chat {
-		ans.ID, ans.Object = "chatcmpl-"+a.q.id, "chat.completion"
+		ans["id"], ans["object"] = "chatcmpl-"+a.q.id, "chat.completion"
 	}
+	var choices []map[string]any
 	for i, s := range a.seqs {
-		ans.Choices = append(ans.Choices, a.choice(i, s))
+		choices = append(choices, a.choice(i, s))
 	}
+	ans["choices"] = choices
 	if !a.faults.NoUsage {
-		ans.Usage = a.appendUsage(nil)
+		ans["usage"] = json.RawMessage(a.appendUsage(nil))
 	}
 	if a.q.transfer.RemoteDecode {
-		ans.Transfer = a.e.transferParams(a, a.seqs[0])
+		ans["kv_transfer_params"] = json.RawMessage(a.e.transferParams(a, a.seqs[0]))
 	}
-	writeJSON(w, http.StatusOK, ans)
-	return nil
+	return ans
 }
 
 // strikeWhole is a fault in an answer of which nothing has been written.
 func (a *answering) strikeWhole(w http.ResponseWriter, r *http.Request, due int) error {
 	if due == a.faults.ErrorInStream {
-		writeStatus(w, http.StatusInternalServerError, "EngineCore encountered an issue. See stack trace (above) for the root cause.", "InternalServerError", "")
+		a.e.writeStatus(w, http.StatusInternalServerError, "EngineCore encountered an issue. See stack trace (above) for the root cause.", "InternalServerError")
 		return nil
 	}
 	write := func(garbage string) error {
@@ -97,7 +88,7 @@ func (a *answering) strikeWhole(w http.ResponseWriter, r *http.Request, due int)
 	return a.e.strike(w, r, &a.faults, due, write)
 }
 
-func (a *answering) choice(i int, s *sequence) wholeChoice {
+func (a *answering) choice(i int, s *sequence) map[string]any {
 	var said, thought strings.Builder
 	var calls []wholeCall
 	for k := range s.answer.segments {
@@ -121,22 +112,24 @@ func (a *answering) choice(i int, s *sequence) wholeChoice {
 		}
 	}
 	reason, stop := a.finish(s)
-	c := wholeChoice{Index: i, Finish: reason}
 	text := said.String()
+	c := map[string]any{"index": i, "finish_reason": reason, "logprobs": nil}
+	if name := a.e.voice.stopMember(); name != "" {
+		c[name] = nil
+		switch {
+		case stop != "":
+			c[name] = stop
+		case reason != "length" && a.traits.stopsByToken != "":
+			c[name] = json.RawMessage(a.traits.stopsByToken)
+		}
+	}
 	if stop != "" {
-		c.Stop, text = &stop, text[:s.answer.cut]
+		text = text[:s.answer.cut]
 	}
-	if !a.q.chat {
-		c.Text = &text
-		return c
-	}
-	c.Message = &wholeMessage{Role: "assistant", ToolCalls: calls}
-	if text != "" || len(calls) == 0 {
-		c.Message.Content = &text
-	}
-	if thought.Len() > 0 {
-		t := thought.String()
-		c.Message.Reasoning = &t
+	if a.q.chat {
+		c["message"] = a.e.voice.message(text, thought.String(), calls)
+	} else {
+		c["text"] = text
 	}
 	return c
 }
