@@ -16,6 +16,7 @@ import (
 
 	"millrace/api/problem"
 	"millrace/billing/export"
+	"millrace/serving/engine"
 )
 
 // node is any part of the description.
@@ -295,4 +296,19 @@ func typeName(t reflect.Type) string {
 		return "number"
 	}
 	return fmt.Sprintf("unknown %s", t)
+}
+
+// The engines that can be attached are those that have a driver.
+func TestEnginesAreThoseWithADriver(t *testing.T) {
+	var described []string
+	for _, name := range list(readDocument(t).at("components", "schemas", "NewUnit", "properties", "engine")["enum"]) {
+		described = append(described, name.(string))
+	}
+	var known []string
+	for _, f := range engine.Families() {
+		known = append(known, string(f))
+	}
+	if !slices.Equal(described, known) {
+		t.Errorf("described: %v, known: %v", described, known)
+	}
 }

@@ -107,7 +107,7 @@ func (sglang) Load(ctx context.Context, c *http.Client, base string) (Load, erro
 
 // Tokens asks the tokenizer's endpoint, which takes messages since 0.5.20 and applies the engine's own template.
 func (sglang) Tokens(ctx context.Context, c *http.Client, base string, chatBody []byte) ([]uint32, error) {
-	answer, err := call(ctx, c, http.MethodPost, base+"/v1/tokenize", chatBody, maxTokensBytes)
+	answer, err := call(ctx, c, http.MethodPost, base+"/tokenize", chatBody, maxTokensBytes)
 	if err != nil {
 		return nil, err
 	}
