@@ -41,9 +41,9 @@ func TestWhoHangsHoldsUpNobodyElse(t *testing.T) {
 	till := &hanging{Till: s.gateway.Till(), org: s.org}
 	s.collect = s.collector(till)
 	invoice.BoundBy(s.collect, func(ctx context.Context) (context.Context, context.CancelFunc) {
-		ctx, cancel := context.WithCancel(ctx)
-		till.expire = cancel
-		return ctx, cancel
+		ctx, cancel := context.WithCancelCause(ctx)
+		till.expire = func() { cancel(context.DeadlineExceeded) }
+		return ctx, till.expire
 	})
 	slow := s.org
 	for range 3 {
@@ -62,6 +62,9 @@ func TestWhoHangsHoldsUpNobodyElse(t *testing.T) {
 		}
 		if till.hung != turn+1 {
 			t.Errorf("turn %d: waited %d times", turn, till.hung)
+		}
+		if n := s.number("SELECT count(*) FROM invoice_pushes WHERE org_id = $1 AND problem LIKE '%did not answer in time%'", slow); n == 0 {
+			t.Errorf("turn %d: the operator sees nothing of it", turn)
 		}
 		for ; len(others) > 0; others = others[2:] {
 			s.org = others[0]

@@ -122,11 +122,18 @@ func (c *Collector) nextLook(p q.InvoicePush, notes []q.CreditNote, now time.Tim
 	return &at
 }
 
+// noteTimeout bounds the noting of a failure, which comes after the step's own time.
+const noteTimeout = 10 * time.Second
+
 // failed notes that a step brought nothing, and when it is tried again. Whether it happened all the same is looked up then,
 // never inferred from the error. The same words are used again unless they can only get the same answer.
 func (c *Collector) failed(ctx context.Context, v view, st step, failure error) error {
-	if errors.Is(failure, errMoved) || ctx.Err() != nil {
+	late := errors.Is(context.Cause(ctx), context.DeadlineExceeded)
+	if errors.Is(failure, errMoved) || ctx.Err() != nil && !late {
 		return failure
+	}
+	if late { // this customer's time is over: others wait
+		failure = fault.New(fault.Unavailable, "The payment provider did not answer in time.").WithCause(failure)
 	}
 	after, f := v.push, fault.Of(failure)
 	pause := longestPause
@@ -150,7 +157,9 @@ func (c *Collector) failed(ctx context.Context, v view, st step, failure error) 
 	}
 	at := c.s.now().Add(pause)
 	after.NextAt = &at
-	err := c.s.system(context.WithoutCancel(ctx), func(tx pgx.Tx, _ *q.Queries) error { return c.keep(ctx, tx, v.push, after) })
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	defer cancel()
+	err := c.s.system(ctx, func(tx pgx.Tx, _ *q.Queries) error { return c.keep(ctx, tx, v.push, after) })
 	if errors.Is(err, errMoved) {
 		err = nil
 	}
