@@ -128,5 +128,5 @@ func (a *answering) appendUsage(b []byte) []byte {
 	if a.faults.AbsurdUsage {
 		generated, cached = -generated-1, prompt*1000
 	}
-	return a.e.voice.usage(b, &counted{prompt: prompt, cached: cached, generated: generated, reasoning: int64(a.reasoning()), thinks: a.q.think})
+	return a.e.voice.usage(b, counted{prompt: prompt, cached: cached, generated: generated, reasoning: int64(a.reasoning()), thinks: a.q.think})
 }

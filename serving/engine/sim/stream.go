@@ -206,7 +206,7 @@ func (a *answering) call(i int, g *segment, j int) {
 	if !c.first {
 		c.arguments = g.at(j).json
 	}
-	a.buf = a.e.voice.call(a.buf, &c)
+	a.buf = a.e.voice.call(a.buf, c)
 }
 
 func (a *answering) callID(i int, g *segment) string {

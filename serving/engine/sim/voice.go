@@ -18,13 +18,13 @@ type voice interface {
 	// text appends a delta with a token's text, the inside of a JSON string; nothing when the engine does not show this part.
 	text(b []byte, p part, json string) []byte
 	// call appends a delta with a piece of a tool call.
-	call(b []byte, c *callPiece) []byte
+	call(b []byte, c callPiece) []byte
 	// going ends a choice that goes on, after its delta or text.
 	going() string
 	// end ends a choice, after its delta or text; stop is the stop string that was found.
 	end(b []byte, reason, stop string) []byte
 	// usage appends the usage object.
-	usage(b []byte, n *counted) []byte
+	usage(b []byte, n counted) []byte
 	// message is a whole answer's.
 	message(text, thought string, calls []wholeCall) map[string]any
 	// stopMember names what tells the stop string in a whole choice; "" = nothing does.
@@ -68,7 +68,7 @@ type counted struct {
 	thinks                               bool
 }
 
-func (n *counted) append(b []byte) []byte {
+func (n counted) append(b []byte) []byte {
 	b = strconv.AppendInt(append(b, `{"prompt_tokens":`...), n.prompt, 10)
 	b = strconv.AppendInt(append(b, `,"total_tokens":`...), n.prompt+n.generated, 10)
 	b = strconv.AppendInt(append(b, `,"completion_tokens":`...), n.generated, 10)
@@ -77,7 +77,7 @@ func (n *counted) append(b []byte) []byte {
 }
 
 // appendReasoning appends the details of what was generated.
-func (n *counted) appendReasoning(b []byte) []byte {
+func (n counted) appendReasoning(b []byte) []byte {
 	b = strconv.AppendInt(append(b, `,"completion_tokens_details":{"reasoning_tokens":`...), n.reasoning, 10)
 	return append(b, '}')
 }

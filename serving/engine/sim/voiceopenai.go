@@ -30,7 +30,7 @@ func (openaiVoice) end(b []byte, reason, _ string) []byte {
 	return append(append(append(b, `,"logprobs":null,"finish_reason":"`...), reason...), `"}]`...)
 }
 
-func (openaiVoice) usage(b []byte, n *counted) []byte {
+func (openaiVoice) usage(b []byte, n counted) []byte {
 	b = strconv.AppendInt(append(b, `{"prompt_tokens":`...), n.prompt, 10)
 	b = strconv.AppendInt(append(b, `,"completion_tokens":`...), n.generated, 10)
 	b = strconv.AppendInt(append(b, `,"total_tokens":`...), n.prompt+n.generated, 10)

@@ -33,7 +33,7 @@ func (sglangVoice) text(b []byte, p part, json string) []byte {
 	return append(append(b, json...), `"}`...)
 }
 
-func (sglangVoice) call(b []byte, c *callPiece) []byte {
+func (sglangVoice) call(b []byte, c callPiece) []byte {
 	b = append(b, `{"role":null,"content":null,"reasoning_content":null,"tool_calls":[{"id":`...)
 	if c.first {
 		b = append(append(append(b, `"call_`...), strings.ReplaceAll(c.id, "-", "")...), '"')
@@ -67,7 +67,7 @@ func (sglangVoice) end(b []byte, reason, stop string) []byte {
 	return append(b, "}]"...)
 }
 
-func (sglangVoice) usage(b []byte, n *counted) []byte {
+func (sglangVoice) usage(b []byte, n counted) []byte {
 	b = strconv.AppendInt(append(n.append(b), `,"reasoning_tokens":`...), n.reasoning, 10)
 	if n.reasoning == 0 {
 		return append(b, `,"completion_tokens_details":null}`...)

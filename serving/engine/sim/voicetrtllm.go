@@ -28,7 +28,7 @@ func (trtllmVoice) text(b []byte, p part, json string) []byte {
 }
 
 // call has an id and a name once; a call that was forced by name has no id, its choice's index, and the name every time.
-func (trtllmVoice) call(b []byte, c *callPiece) []byte {
+func (trtllmVoice) call(b []byte, c callPiece) []byte {
 	if c.forced {
 		b = append(b, `{"tool_calls":[{"type":"function","index":`...)
 		b = scan.Quote(append(strconv.AppendInt(b, int64(c.choice), 10), `,"function":{"name":`...), c.name)
@@ -56,7 +56,7 @@ func (trtllmVoice) end(b []byte, reason, stop string) []byte {
 	return append(b, "}]"...)
 }
 
-func (trtllmVoice) usage(b []byte, n *counted) []byte { return append(n.append(b), '}') }
+func (trtllmVoice) usage(b []byte, n counted) []byte { return append(n.append(b), '}') }
 
 func (trtllmVoice) message(text, thought string, calls []wholeCall) map[string]any {
 	m := message(text, calls)

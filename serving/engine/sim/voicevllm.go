@@ -27,7 +27,7 @@ func (vllmVoice) text(b []byte, p part, json string) []byte {
 	return append(append(b, json...), `"}`...)
 }
 
-func (vllmVoice) call(b []byte, c *callPiece) []byte {
+func (vllmVoice) call(b []byte, c callPiece) []byte {
 	b = append(b, `{"content":null,"tool_calls":[{`...)
 	if !c.first {
 		b = strconv.AppendInt(append(b, `"index":`...), int64(c.index), 10)
@@ -51,7 +51,7 @@ func (vllmVoice) end(b []byte, reason, stop string) []byte {
 	return append(b, `,"token_ids":null}]`...)
 }
 
-func (vllmVoice) usage(b []byte, n *counted) []byte {
+func (vllmVoice) usage(b []byte, n counted) []byte {
 	b = n.append(b)
 	if n.thinks {
 		b = n.appendReasoning(b)
