@@ -22,7 +22,7 @@ func TestOfficialGoClients(t *testing.T) {
 		t.Skip("the official Go clients take minutes to compile: run with MILLRACE_SLOW=1 (make test-slow)")
 	}
 	sdkProgram{
-		apis: []string{"chat", "responses", "messages"},
+		apis: threeAPIs,
 		command: func(t *testing.T) []string {
 			bin, err := goSDK()
 			if err != nil {

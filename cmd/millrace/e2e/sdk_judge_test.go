@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 
 // sdkWords is how a client says that an answer ended.
 type sdkWords struct{ done, length, stop, calls string }
+
+var threeAPIs = []string{"chat", "responses", "messages"}
 
 // sdkAPIs is what the APIs differ in.
 var sdkAPIs = map[string]struct {
@@ -71,6 +74,14 @@ func newSDKJudge(t *testing.T, c *customer, api string) *sdkJudge {
 	return &sdkJudge{c: c, name: api, api: kind, words: sdkAPIs[kind].words, wire: listenIn(t, c.url)}
 }
 
+// scenarios are those that the client must have played.
+func (j *sdkJudge) scenarios() []string {
+	if j.api == "platform" {
+		return slices.Sorted(maps.Keys(sdkFacts))
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(sdkScenarios)), func(name string) bool { return !j.wants(name) })
+}
+
 // wants tells whether the API has a scenario, and the client a way to play it.
 func (j *sdkJudge) wants(scenario string) bool {
 	if slices.Contains(j.lacks, j.name+" "+scenario) {
@@ -92,6 +103,10 @@ func (j *sdkJudge) judge(t *testing.T, scenario string) {
 		saw, ok := j.saw[scenario]
 		if !ok || saw.Unexpected != "" {
 			t.Fatalf("not played, or failed: %s", saw.Unexpected)
+		}
+		if want, ok := sdkFacts[scenario]; ok {
+			sameFacts(t, saw.Facts, want)
+			return
 		}
 		sdkScenarios[scenario](t, j, saw)
 	})

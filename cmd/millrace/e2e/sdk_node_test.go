@@ -68,7 +68,7 @@ func needNode(t *testing.T) {
 
 func TestOfficialNodeClients(t *testing.T) {
 	needNode(t)
-	sdkProgram{apis: []string{"chat", "responses", "messages"}, command: nodeScript("scenarios.mjs")}.prove(t)
+	sdkProgram{apis: threeAPIs, command: nodeScript("scenarios.mjs")}.prove(t)
 }
 
 // The AI SDK runs functions itself, and says in its own words how answers end.

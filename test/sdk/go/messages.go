@@ -129,7 +129,7 @@ func msgLoop(t turn[msgParams, anthropic.Message]) func(ask) (saw, error) {
 func msgLeave(a ask) (got saw, err error) {
 	var resp *http.Response
 	c := anthropicClient(a, option.WithBaseURL(a.Leave))
-	stream := c.Messages.NewStreaming(context.Background(), a.msg(msgParams{MaxTokens: 3000,
+	stream := c.Messages.NewStreaming(context.Background(), a.msg(msgParams{MaxTokens: 1500,
 		Thinking:     anthropic.ThinkingConfigParamUnion{OfAdaptive: &anthropic.ThinkingConfigAdaptiveParam{}},
 		OutputConfig: anthropic.OutputConfigParam{Effort: anthropic.OutputConfigEffortMax}}), option.WithResponseInto(&resp))
 	defer stream.Close()

@@ -79,7 +79,7 @@ async function structuredStream(ask) {
 async function leave(ask) {
   const { data, response } = await client(ask, { baseURL: ask.leave })
     .messages.create({
-      model: ask.model, messages: user(ask.story), max_tokens: 3000, stream: true,
+      model: ask.model, messages: user(ask.story), max_tokens: 1500, stream: true,
       thinking: { type: "adaptive" }, output_config: { effort: "max" },
     })
     .withResponse();

@@ -102,12 +102,12 @@ def picture(ask):
 def leave(ask):
     """Goes in the middle of an answer."""
     settings = {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}
-    params = {"model": ask["model"], "messages": story(ask), "max_tokens": 3000, **settings}
+    params = {"model": ask["model"], "messages": story(ask), "max_tokens": 1500, **settings}
     pieces = 0
     with client(ask, base_url=ask["leave"]).messages.create(stream=True, **params) as events:
         request = events.response.headers["request-id"]
         for event in events:
-            pieces += event.type == "content_block_delta" and event.delta.type == "thinking_delta"
+            pieces += event.type == "content_block_delta"
             if pieces == 25:
                 break
     return {"request": request, "pieces": pieces}
@@ -165,7 +165,7 @@ def bearer(ask):
     return plain(seen(answer, answer._request_id))
 
 
-whole, stream = both(messages=story)
+whole, stream = both(messages=story, max_tokens=lambda ask: ask.get("brief"))
 length, length_stream = both(messages=story, max_tokens=20)
 stop, stop_stream = both(messages=story, stop_sequences=["question"])
 think, think_stream = both(messages=story, thinking={"type": "enabled", "budget_tokens": 1024})

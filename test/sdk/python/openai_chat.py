@@ -85,7 +85,9 @@ def both(**params):
 
 
 def of(ask, params):
-    return {k: v(ask) if callable(v) else v for k, v in params.items()}
+    """Parameters, some of which depend on what is asked; those that are None are not sent."""
+    said = {k: v(ask) if callable(v) else v for k, v in params.items()}
+    return {k: v for k, v in said.items() if v is not None}
 
 
 def story(ask):
@@ -180,7 +182,7 @@ def models(ask):
     return {"models": [m.id for m in c.models.list()], "model": c.models.retrieve(ask["model"]).id}
 
 
-whole, stream = both(messages=story)
+whole, stream = both(messages=story, max_tokens=lambda ask: ask.get("brief"))
 length, length_stream = both(messages=story, max_tokens=20)
 stop, stop_stream = both(messages=story, stop=["question"])
 think, think_stream = both(messages=story, reasoning_effort="low")

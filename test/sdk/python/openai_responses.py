@@ -179,7 +179,7 @@ def leave(ask):
     with client(ask, base_url=ask["leave"] + "/v1").responses.create(stream=True, **params) as events:
         request = events.response.headers["x-request-id"]
         for event in events:
-            pieces += event.type == "response.reasoning_summary_text.delta"
+            pieces += event.type in DELTAS
             if pieces == 25:
                 break
     return {"request": request, "pieces": pieces}
@@ -218,7 +218,7 @@ def errors(ask):
     )
 
 
-whole, stream = both(input=story)
+whole, stream = both(input=story, max_output_tokens=lambda ask: ask.get("brief"))
 length, length_stream = both(input=story, max_output_tokens=20)
 think, think_stream = both(input=story, reasoning={"effort": "low", "summary": "auto"})
 forced, forced_stream = both(input=story, tools=tools, tool_choice="required")

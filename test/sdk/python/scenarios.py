@@ -1,6 +1,6 @@
 """Asks Millrace what customers ask, with the official clients, and prints what they saw: one JSON object per scenario.
 
-usage: scenarios.py chat|responses|messages ASK, where ASK is a JSON object (see sdk_test.go)
+usage: scenarios.py chat|responses|messages|platform ASK, where ASK is a JSON object (see sdk_test.go)
 """
 
 import json
@@ -9,9 +9,10 @@ import traceback
 
 import anthropic_messages
 import openai_chat
+import openai_platform
 import openai_responses
 
-APIS = {"chat": openai_chat, "responses": openai_responses, "messages": anthropic_messages}
+APIS = {"chat": openai_chat, "responses": openai_responses, "messages": anthropic_messages, "platform": openai_platform}
 
 if __name__ == "__main__":
     ask = json.loads(sys.argv[2])
