@@ -54,6 +54,7 @@ func TestPrepareChat(t *testing.T) {
 			`{"model":"m","top_k":5,"cache_salt":"s","rid":"r","priority":-1,` + always, engine.SGLang, engine.ChatParams{Model: "m", Salt: "s", RequestID: "r", Rank: -1}},
 		{"TensorRT-LLM gets what it knows", `{"messages":[],"xtc_threshold":0.1,"top_k":5,"modalities":["text"],"Top_k":6,"reasoning_effort":"xhigh","max_completion_tokens":9}`,
 			`{"model":"m","messages":[],"top_k":5,"reasoning_effort":"high","max_completion_tokens":9,"cache_salt":"s","priority":0.750,` + always, engine.TRTLLM, engine.ChatParams{Model: "m", Salt: "s", RequestID: "r", Rank: -1}},
+		{"the least effort is low", `{"reasoning_effort":"minimal"}`, `{"model":"m","reasoning_effort":"low",` + always, engine.TRTLLM, engine.ChatParams{Model: "m"}},
 		{"TensorRT-LLM's tools too", `{"tools":[{"type":"function","cache_control":{},"function":{"name":"f","x":1,"parameters":{"x":1},"strict":true}}]}`,
 			`{"model":"m","tools":[{"type":"function","function":{"name":"f","parameters":{"x":1},"strict":true}}],"priority":0.250,` + always, engine.TRTLLM, engine.ChatParams{Model: "m", Rank: 1}},
 		{"providers get nothing they may not know", `{"max_tokens":5}`,

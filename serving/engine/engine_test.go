@@ -128,7 +128,7 @@ func TestLoad(t *testing.T) {
 		{engine.SGLang, `sglang:num_running_reqs{dp_rank="0",priority="",tp_rank="0"} 3` + "\n" + `sglang:num_running_reqs{dp_rank="0",priority="-1",tp_rank="0"} 2` + "\n" +
 			`sglang:num_running_reqs{dp_rank="1",priority="",tp_rank="4"} 4` + "\n" + `sglang:num_running_reqs{dp_rank="1",priority="",tp_rank="5"} 4` + "\n" +
 			`sglang:num_queue_reqs{dp_rank="1",priority=""} 2` + "\n" + `sglang:token_usage{dp_rank="0",priority=""} 0.5` + "\n" + `sglang:token_usage{dp_rank="1",priority=""} 0.25` + "\n" +
-			`sglang:cached_tokens_total{cache_source="device"} 7` + "\n" + `sglang:cached_tokens_total{cache_source="host"} 3` + "\n" + `sglang:prompt_tokens_total{is_streaming="true"} 40`,
+			`sglang:cached_tokens_total{priority="0",cache_source="device"} 7` + "\n" + `sglang:cached_tokens_total{priority="1",cache_source="host"} 3` + "\n" + `sglang:prompt_tokens_total{is_streaming="true"} 40`,
 			"", engine.Load{Running: 7, Waiting: 2, KVUsage: 0.375, PrefixHits: 10, PrefixQueries: 40, QueuedTokens: 900}},
 		{engine.TRTLLM, "trtllm_num_requests_running{model_name=\"x\"} 3\ntrtllm_num_requests_waiting 2\ntrtllm_kv_cache_utilization 0.75\ntrtllm_prompt_cached_tokens_total 5\ntrtllm_prompt_tokens_total 9\n",
 			"", engine.Load{Running: 3, Waiting: 2, KVUsage: 0.75, PrefixHits: 5, PrefixQueries: 9}},

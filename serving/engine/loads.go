@@ -10,8 +10,9 @@ import (
 // sglangRank is what the metrics say of one data-parallel rank.
 type sglangRank struct{ running, waiting, usage float64 }
 
-// sglangLoad reads the sglang:* metrics. A rank's processes all tell of the same queue, so the largest counts; series by
-// priority are parts of the one whose priority is empty. How many tokens wait, the metrics do not say: /v1/loads does.
+// sglangLoad reads the sglang:* metrics. A rank's processes all tell of the same queue, and series by priority are parts of
+// one without, so the largest counts; counters are by priority only, so they add up. How many tokens wait, the metrics do not
+// say: /v1/loads does.
 func sglangLoad(ctx context.Context, c *http.Client, base string) (Load, error) {
 	text, err := call(ctx, c, http.MethodGet, base+"/metrics", nil, maxMetricBytes)
 	if err != nil {
@@ -28,9 +29,6 @@ func sglangLoad(ctx context.Context, c *http.Client, base string) (Load, error) 
 		return r
 	}
 	eachMetric(text, func(name, labels []byte, v float64) {
-		if label(labels, "priority") != "" {
-			return
-		}
 		switch string(name) {
 		case "sglang:num_running_reqs":
 			r := rank(labels)

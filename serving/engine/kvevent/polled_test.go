@@ -10,8 +10,9 @@ const polled = `[
  {"event_id":8,"data":{"type":"stored","parent_hash":null,"blocks":[
    {"type":"stored_block","block_hash":11,"tokens":[{"type":"unique_token","token_id":1,"token_extra_id":0},{"token_id":2,"token_extra_id":0}],"cache_level":0,"priority":35,"mm_keys":[]},
    {"type":"stored_block","block_hash":-12,"tokens":[{"token_id":3,"token_extra_id":0},{"token_id":4,"token_extra_id":0}],"cache_level":0,"priority":35},
+   {"type":"stored_block","block_hash":14,"tokens":[{"token_id":7},{"token_id":8}],"cache_level":1},
    {"type":"stored_block","block_hash":13,"tokens":[{"token_id":5,"token_extra_id":0}],"cache_level":0,"priority":35}]},"window_size":128},
- {"event_id":9,"data":{"type":"stored","parent_hash":"0c","blocks":[{"block_hash":"0d","tokens":[{"token_id":3},{"token_id":4}],"cache_level":0}]},"window_size":64},
+ {"event_id":9,"data":{"type":"stored","parent_hash":null,"blocks":[{"block_hash":"0d","tokens":[{"token_id":9},{"token_id":9}],"cache_level":0}]},"window_size":64},
  {"event_id":10,"data":{"type":"updated","block_hash":-12,"cache_level":{"type":"diff","new_value":1,"old_value":0}},"window_size":128},
  {"event_id":11,"data":{"type":"removed","block_hashes":[-12,99]},"window_size":128},
  {"event_id":12,"data":{"type":"news"},"window_size":128}]`
@@ -27,8 +28,8 @@ func TestPolledEvents(t *testing.T) {
 	for i := range p.Events {
 		got = m.Apply(got, &p.Events[i])
 	}
-	h := ChainHashes("", []uint32{1, 2, 3, 4}, 2)
-	want := []Block{{Op: Clear}, {Store, GPU, h[0], Root("", "")}, {Store, GPU, h[1], h[0]},
+	h := ChainHashes("", []uint32{1, 2, 3, 4, 7, 8}, 2)
+	want := []Block{{Op: Clear}, {Store, GPU, h[0], Root("", "")}, {Store, GPU, h[1], h[0]}, {Store, CPU, h[2], h[1]},
 		{Store, CPU, h[1], h[0]}, {Remove, GPU, h[1], 0}, {Remove, CPU, h[1], 0}}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v\nwant %+v", got, want)
