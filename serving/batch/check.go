@@ -89,8 +89,9 @@ const maxShown = 64
 
 func shown(b []byte) string { return string(bytes.ToValidUTF8(b[:min(len(b), maxShown)], nil)) }
 
-// decode reads the request's body in the endpoint's dialect.
-func (r *request) decode(e *Endpoint) (asked Asked, f *fault.Fault) {
+// decode reads the request's body in the endpoint's dialect. own = what is wrong is the request's matter alone: it gets the
+// dialect's error as its result, and the others run.
+func (r *request) decode(e *Endpoint) (asked Asked, own bool, f *fault.Fault) {
 	asked, err := e.Check(r.body)
 	if err != nil {
 		f := *fault.Of(err)
@@ -98,15 +99,15 @@ func (r *request) decode(e *Endpoint) (asked Asked, f *fault.Fault) {
 			f.Code = codeRequest
 		}
 		f.Param = inBody(f.Param)
-		return asked, &f
+		return asked, f.Param != "body.model", &f
 	}
 	switch {
 	case asked.Stream:
-		return asked, bad(codeRequest, "body.stream", "Answers of a batch are not streamed: leave stream out.")
+		return asked, false, bad(codeRequest, "body.stream", "Answers of a batch are not streamed: leave stream out.")
 	case asked.Service == usage.Priority:
-		return asked, bad(codeRequest, "body.service_tier", "Batches have a service tier of their own: leave service_tier out.")
+		return asked, false, bad(codeRequest, "body.service_tier", "Batches have a service tier of their own: leave service_tier out.")
 	}
-	return asked, nil
+	return asked, false, nil
 }
 
 func inBody(param string) string {

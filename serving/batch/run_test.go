@@ -355,3 +355,18 @@ func TestLinesOfALostBatchAreNotFree(t *testing.T) {
 		t.Errorf("%d ids, %d events", len(ids), len(other.Log.Events()))
 	}
 }
+
+// A request that is wrong in itself gets its error as its result; the others run.
+func TestOneWrongRequestAmongMany(t *testing.T) {
+	w := newWorld(t)
+	e := gatetest.NewEngine(t, gatetest.Stream(said))
+	w.gateway(gatetest.New(t, direct, e), nil)
+	b := w.status(w.create(request("a", `,"temperature":9`)+"\n"+request("b", "")).ID, batch.Completed)
+	if b.Completed != 1 || b.Failed != 1 || e.Requests() != 1 || b.ErrorFileID == nil {
+		t.Fatalf("%+v", b)
+	}
+	a, ok := w.answers(b.ErrorFileID)["a"]
+	if body := string(a.Response.Body); !ok || a.Response.Status != 400 || !strings.Contains(body, `"param":"temperature"`) {
+		t.Errorf("%+v %s", a, body)
+	}
+}

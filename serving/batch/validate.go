@@ -26,7 +26,10 @@ type validator struct {
 	model    string
 	problems []Problem
 	total    int32
-	pending  q.InsertBatchLinesParams
+	// The first request that is wrong in itself, and its line.
+	wrong     *fault.Fault
+	wrongLine int32
+	pending   q.InsertBatchLinesParams
 }
 
 // validate reads the input file and writes the batch's lines, or fails the batch with what is wrong.
@@ -106,8 +109,15 @@ func (v *validator) line(l *line) *fault.Fault {
 	} else {
 		v.ids[key] = true
 	}
-	asked, f := r.decode(v.hold.endpoint)
-	if f != nil {
+	asked, own, f := r.decode(v.hold.endpoint)
+	switch {
+	case f != nil && own:
+		if v.wrong == nil {
+			v.wrong, v.wrongLine = f, l.n
+		}
+		v.add(l, &r)
+		return nil
+	case f != nil:
 		return f
 	}
 	if v.model == "" {
@@ -119,10 +129,14 @@ func (v *validator) line(l *line) *fault.Fault {
 	if asked.Model != v.model {
 		return bad(codeModel, "body.model", "All lines of a batch must ask for the same model.")
 	}
+	v.add(l, &r)
+	return nil
+}
+
+func (v *validator) add(l *line, r *request) {
 	p := &v.pending
 	p.Numbers, p.CustomIds = append(p.Numbers, l.n), append(p.CustomIds, string(r.customID))
 	p.Starts, p.Sizes = append(p.Starts, l.start), append(p.Sizes, int32(len(l.text)))
-	return nil
 }
 
 // flush writes the lines so far, unless the batch fails anyway.
@@ -141,8 +155,12 @@ func (v *validator) end(ctx context.Context) error {
 	if cause := h.cause(); cause != nil {
 		return cause // cancelled, expired or stopped: there is nothing to say
 	}
-	if v.total == 0 && len(v.problems) == 0 {
+	switch {
+	case len(v.problems) > 0:
+	case v.total == 0:
 		v.say(bad(codeEmpty, "", "The file has no requests."), 0)
+	case v.model == "": // not one can run
+		v.say(v.wrong, v.wrongLine)
 	}
 	if len(v.problems) > 0 {
 		return h.fail(ctx, v.problems)

@@ -39,7 +39,7 @@ func TestWhatIsWrongWithAFile(t *testing.T) {
 		"a member twice":     {change(`"method"`, `"custom_id":"c","method"`), "invalid_request", "custom_id", 2},
 		"streamed":           {good + "\n" + request("b", `,"stream":true`), "invalid_request", "body.stream", 2},
 		"first class":        {good + "\n" + request("b", `,"service_tier":"priority"`), "invalid_request", "body.service_tier", 2},
-		"a wrong parameter":  {good + "\n" + request("b", `,"temperature":9`), "invalid_request", "body.temperature", 2},
+		"wrong ones only":    {request("a", `,"temperature":9`), "invalid_request", "body.temperature", 1},
 		"no model":           {change(`"model":"acme/test",`, ``), "invalid_request", "body.model", 2},
 		"an unknown model":   {strings.ReplaceAll(good, "acme/test", "acme/none"), "model_not_found", "body.model", 1},
 		"two models":         {change("acme/test", "acme/other"), "mismatched_model", "body.model", 2},

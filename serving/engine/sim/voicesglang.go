@@ -11,7 +11,7 @@ import (
 )
 
 // sglangVoice is SGLang 0.5.23's, started with --enable-cache-report and --schedule-low-priority-values-first.
-type sglangVoice struct{ vllmVoice }
+type sglangVoice struct{}
 
 // sglangEnd is the id of the token that ends an answer by itself.
 const sglangEnd = "2"
