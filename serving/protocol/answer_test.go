@@ -226,6 +226,19 @@ func TestCases(t *testing.T) {
 		{"half a character each", []string{d(`{"content":"\ud83d"}`), d(`{"content":"x"}`), f(`{"content":"\"\\\n\u00e9"}`, `"stop"`)}, streamtest.Choice{Content: "�x\"\\\né", Finish: "stop"}},
 		{"other members", []string{`{"choices":[{"delta":{"content":"a","audio":null,"zz":[1]},"index":0,"token_ids":[1,2],"matched_stop":7}],"zz":{"choices":[]}}`,
 			`{"choices":[{"delta":{},"index":0,"finish_reason":"stop"}],"id":"x"}`}, streamtest.Choice{Content: "a", Finish: "stop"}},
+		{"calls before the texts, and everything with the finish", []string{
+			f(`{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{}"}},{"index":1,"id":"b","type":"function","function":{"name":"g","arguments":"{\"x\":1}"}}],"content":"answer","reasoning_content":"think"}`, `"tool_calls"`)},
+			streamtest.Choice{Reasoning: "think", Content: "answer", Calls: []streamtest.Call{call("a", "f", "{}"), call("b", "g", `{"x":1}`)}, Finish: "tool_calls"}},
+		{"the last of three calls ends first", []string{d(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]}`),
+			d(`{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":"{\"b"}}]}`), d(`{"tool_calls":[{"index":2,"id":"c","function":{"name":"h","arguments":"{}"}},{"index":1,"function":{"arguments":"\":2}"}}]}`),
+			d(`{"content":"so"}`), d(`{"tool_calls":[{"index":0,"function":{"arguments":"\"a\":1}"}}]}`), f(`{}`, `"tool_calls"`)},
+			streamtest.Choice{Content: "so", Calls: []streamtest.Call{call("a", "f", `{"a":1}`), call("b", "g", `{"b":2}`), call("c", "h", "{}")}, Finish: "tool_calls"}},
+		{"null and nothing everywhere", []string{d(`{"role":"assistant","content":null,"reasoning":null,"tool_calls":null,"function_call":null}`), d(`null`),
+			d(`{"content":"a","reasoning":"","tool_calls":[]}`), d(`{"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"f","arguments":null}}]}`),
+			d(`{"tool_calls":[{"index":0,"id":null,"type":null,"function":{"name":null,"arguments":"{}"}}]}`), d(`{"tool_calls":[{"index":0,"id":"","function":{"name":"","arguments":""}}]}`), f(`{"content":null}`, `"tool_calls"`)},
+			streamtest.Choice{Content: "a", Calls: []streamtest.Call{call("c", "f", "{}")}, Finish: "tool_calls"}},
+		{"two deltas of one choice in a chunk", []string{`{"choices":[{"index":0,"delta":{"content":"a"}},{"index":0,"delta":{"content":"b"},"finish_reason":"stop"}]}`}, streamtest.Choice{Content: "ab", Finish: "stop"}},
+		{"names of members that are escaped", []string{d(`{"c\u006fntent":"a"}`), `{"ch\u006fices":[{"index":0,"delta":{},"finish_re\u0061son":"stop"}]}`}, streamtest.Choice{Content: "a", Finish: "stop"}},
 		{"usage that grows", []string{d(`{"content":"a"}`), strings.Replace(d(`{"content":"b"}`), `:2,`, `:200,`, 1), f(`{"content":"c"}`, `"stop"`)}, streamtest.Choice{Content: "abc", Finish: "stop"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
