@@ -9,6 +9,7 @@ import (
 	"millrace/internal/fault"
 	"millrace/serving/catalogue"
 	"millrace/serving/route"
+	"millrace/tenants/keys"
 	"millrace/tenants/limits"
 )
 
@@ -30,11 +31,12 @@ type Times struct {
 	Whole      time.Duration // the whole request
 	Ack        time.Duration // how long an answer's last byte waits for the usage log
 	Extend     time.Duration // to extend a hold
+	Standing   time.Duration // between two looks whether a running answer's caller would still be let in
 }
 
 // DefaultTimes are used where Options.Times has zeros.
 var DefaultTimes = Times{Connect: 5 * time.Second, FirstToken: 10 * time.Minute, Idle: 2 * time.Minute, Quiet: 15 * time.Second, Write: time.Minute,
-	Whole: MaxRequest, Ack: 5 * time.Second, Extend: 2 * time.Second}
+	Whole: MaxRequest, Ack: 5 * time.Second, Extend: 2 * time.Second, Standing: 5 * time.Second}
 
 // Models finds a model by its public name: *catalogue.Catalogue.
 type Models interface {
@@ -46,23 +48,30 @@ type Salter interface {
 	CacheSalt(tenant string) string
 }
 
+// Standing tells whether a caller who was let in would be let in again: *keys.Authenticator. It answers from memory unless
+// something was changed.
+type Standing interface {
+	Standing(ctx context.Context, p *keys.Principal) error
+}
+
 // Images fetches an image and gives it as a data: URL: *media.Fetcher. A fault of kind Invalid says what is wrong with it.
 type Images interface {
 	Fetch(ctx context.Context, url string) ([]byte, error)
 }
 
-// Options of a gate. All but Times and Images are needed.
+// Options of a gate. All but Times, Images and Standing are needed.
 type Options struct {
-	Clock   clock.Clock
-	Models  Models
-	Router  *route.Router
-	Limits  *limits.Limiter
-	Prices  Pricer
-	Budgets Budgets
-	Log     UsageLog
-	Salts   Salter
-	Images  Images // nil = none are fetched
-	Times   Times
+	Clock    clock.Clock
+	Models   Models
+	Router   *route.Router
+	Limits   *limits.Limiter
+	Prices   Pricer
+	Budgets  Budgets
+	Log      UsageLog
+	Salts    Salter
+	Standing Standing // nil = nobody loses it
+	Images   Images   // nil = none are fetched
+	Times    Times
 }
 
 // Gate admits and serves requests. It is safe for concurrent use.
@@ -79,7 +88,7 @@ func New(o Options) *Gate {
 	for _, d := range []struct{ set, normal *time.Duration }{
 		{&o.Times.Connect, &DefaultTimes.Connect}, {&o.Times.FirstToken, &DefaultTimes.FirstToken}, {&o.Times.Idle, &DefaultTimes.Idle}, {&o.Times.Quiet, &DefaultTimes.Quiet},
 		{&o.Times.Write, &DefaultTimes.Write}, {&o.Times.Whole, &DefaultTimes.Whole}, {&o.Times.Ack, &DefaultTimes.Ack},
-		{&o.Times.Extend, &DefaultTimes.Extend},
+		{&o.Times.Extend, &DefaultTimes.Extend}, {&o.Times.Standing, &DefaultTimes.Standing},
 	} {
 		if *d.set == 0 {
 			*d.set = *d.normal

@@ -45,9 +45,10 @@ type relay struct {
 	writeBy      time.Time // the write deadline as set
 	progress     int64     // progress events so far
 	progressAt   time.Time
-	progressMark int64 // tokens at the last one
-	extendAgain  int64 // a hold that could not be extended is tried again at so many tokens
-	extendErr    error // why the last extension failed
+	progressMark int64     // tokens at the last one
+	stoodAt      time.Time // when the caller's standing was last asked for
+	extendAgain  int64     // a hold that could not be extended is tried again at so many tokens
+	extendErr    error     // why the last extension failed
 
 	used usage.Vector // what the request came to, set at its end
 }
@@ -62,12 +63,15 @@ var (
 // stream relays the engine's answer. ended means that the request was ended here; then an error is one for the caller to
 // say, since nothing was written. Otherwise the error is the attempt's, and another may follow.
 func (r *relay) stream() (ended bool, err error) {
+	var out *thrownOut
 	err = r.pump()
 	switch {
 	case r.ctx.Err() != nil, errors.Is(err, errClientLeft):
 		return true, r.clientLeft()
 	case errors.Is(err, errCap):
 		return true, r.capReached()
+	case errors.As(err, &out):
+		return true, r.thrownOut(out.why)
 	case r.answer.Complete(): // if the engine broke off after that, nobody misses anything
 		return true, r.complete(usage.Complete)
 	case err == nil:
@@ -86,6 +90,9 @@ func (r *relay) pump() error {
 			return err
 		}
 		if err := r.flush(); err != nil {
+			return err
+		}
+		if err := r.standing(); err != nil {
 			return err
 		}
 		err := r.fill()

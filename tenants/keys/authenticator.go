@@ -88,6 +88,22 @@ func (a *Authenticator) Authenticate(ctx context.Context, key string) (Principal
 
 // AuthenticateHash is Authenticate for who kept a key's hash: work that goes on after the request that asked for it.
 func (a *Authenticator) AuthenticateHash(ctx context.Context, h Hash) (Principal, error) {
+	p, err := a.answer(ctx, h)
+	p.hash = h
+	return p, err
+}
+
+// Standing tells whether who was let in would be let in again: work that lasts asks now and then. Errors are those of
+// Authenticate.
+func (a *Authenticator) Standing(ctx context.Context, p *Principal) error {
+	if p.hash == (Hash{}) {
+		return nil // it was let in otherwise than by a key
+	}
+	_, err := a.answer(ctx, p.hash)
+	return err
+}
+
+func (a *Authenticator) answer(ctx context.Context, h Hash) (Principal, error) {
 	now := a.clock.Now()
 	e, absent := a.find(h, now)
 	switch {

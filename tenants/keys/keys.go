@@ -43,6 +43,8 @@ type Principal struct {
 	TPM               int64  // tokens per minute
 	Concurrency       int64  // requests at once
 	Suspended         bool   // true only beside the Forbidden error, for the log
+
+	hash Hash // of its key
 }
 
 func missingKey() error {

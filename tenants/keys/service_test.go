@@ -232,7 +232,7 @@ func TestAuthenticateAgainstPostgres(t *testing.T) {
 	k, text := f.key(keys.NewKey{Limits: keys.Limits{RPM: 60, TPM: 1000, Concurrency: 4}})
 	got, err := f.gateway().Authenticate(ctx, text)
 	want := keys.Principal{Org: f.org.ID, Project: f.project, Key: k.ID, PriceBook: "standard", TimeZone: "UTC", FailurePolicy: "delivered", RPM: 60, TPM: 1000, Concurrency: 4}
-	if err != nil || got != want {
+	if err != nil || keys.Bare(got) != want {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
 	if _, err := f.tenants.CreateProject(ctx, f.root, f.org.ID, "Second"); err != nil {

@@ -127,7 +127,7 @@ func somebody() Principal {
 func mustPass(t testing.TB, a *Authenticator, key string, want Principal) {
 	t.Helper()
 	got, err := a.Authenticate(context.Background(), key)
-	if err != nil || got != want {
+	if err != nil || Bare(got) != want {
 		t.Fatalf("got %+v, %v; want %+v", got, err, want)
 	}
 }

@@ -86,7 +86,7 @@ func (s *Server) openGateway(ctx context.Context) (*gateway, error) {
 	s.serving.onEnd("key notices", func(context.Context) error { stop(); return nil })
 	s.serving.run("key authentication", auth.Run)
 	g := gate.New(gate.Options{Clock: c.Clock, Models: s.Catalogue, Router: s.Router, Limits: limits.New(c.Clock), Prices: prices, Budgets: budgets{purse},
-		Log: log, Salts: c.Master, Images: media.NewFetcher(c.LoopbackHooks)})
+		Log: log, Salts: c.Master, Standing: auth, Images: media.NewFetcher(c.LoopbackHooks)})
 	s.serving.onEnd("running requests", unhurried(g.Drain))
 	e := echo.New()
 	e.IPExtractor = echo.ExtractIPDirect()

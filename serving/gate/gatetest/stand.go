@@ -48,12 +48,13 @@ type Stand struct {
 
 // Options of a stand.
 type Options struct {
-	Times  gate.Times
-	Cap    money.Nano // 0 = Rich
-	Family engine.Family
-	Direct bool // no server: the test calls the gate itself
-	Placed bool // the units are run by an agent, and ready
-	Images gate.Images
+	Times    gate.Times
+	Cap      money.Nano // 0 = Rich
+	Family   engine.Family
+	Direct   bool // no server: the test calls the gate itself
+	Placed   bool // the units are run by an agent, and ready
+	Images   gate.Images
+	Standing gate.Standing
 }
 
 // New puts a gate before engines and checks its promises at the test's end.
@@ -83,7 +84,7 @@ func New(t testing.TB, o Options, engines ...*Engine) *Stand {
 	}
 	s.Models = Models{ModelName: s.Model}
 	s.Gate = gate.New(gate.Options{Clock: clock.System, Models: s.Models, Router: s.Router, Limits: limits.New(clock.System), Prices: s.Prices,
-		Budgets: s.Budgets, Log: s.Log, Salts: Salts{}, Images: o.Images, Times: o.Times})
+		Budgets: s.Budgets, Log: s.Log, Salts: Salts{}, Standing: o.Standing, Images: o.Images, Times: o.Times})
 	t.Cleanup(func() {
 		s.Budgets.Check(t)
 		if n := s.Router.Stats().Bookings; n != 0 {
