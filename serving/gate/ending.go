@@ -130,7 +130,7 @@ func (r *relay) broken(err error) error {
 	if r.flush() != nil {
 		return r.clientLeft()
 	}
-	how := classify(err)
+	how := t.classify(err)
 	f, outcome := how.fault, route.Cancelled
 	if how.blame {
 		outcome = route.Failed

@@ -108,7 +108,7 @@ func aboutContext(text []byte) bool {
 }
 
 // classify says what an attempt's error means. Deterministic faults are the client's and never tried again.
-func classify(err error) failure {
+func (t *Ticket) classify(err error) failure {
 	var rej *rejected
 	var frame *protocol.EngineError
 	var known *fault.Fault
@@ -117,7 +117,9 @@ func classify(err error) failure {
 	case errors.As(err, &rej):
 		return rej.failure(err)
 	case errors.As(err, &frame) && frame.Status != 0:
-		return (&rejected{status: frame.Status, text: frame.Text, context: frame.Status == 400 && aboutContext([]byte(frame.Text))}).failure(err)
+		rej = &rejected{status: frame.Status, text: frame.Text, window: t.model.Context}
+		rej.context = frame.Status == 400 && aboutContext([]byte(frame.Text))
+		return rej.failure(rej)
 	case errors.Is(err, upstream.ErrStale):
 		return failure{fault: engineFault(err), note: "stale connection", retry: true, same: true}
 	case errors.As(err, &connect):

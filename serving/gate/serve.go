@@ -155,7 +155,7 @@ func (r *relay) begin(u *catalogue.Unit) {
 	r.scratch.events.Reset()
 	t.meter.reset()
 	p := protocol.AnswerParams{ID: t.req.Dialect.Prefix + hexID(t.req.ID), Model: t.model.Name, Created: t.start.Unix(), N: t.req.Chat.N,
-		Prompt: t.prompt, Usage: t.req.Chat.IncludeUsage, CustomTools: t.req.Chat.CustomTools, Legacy: t.req.Chat.Legacy}
+		Prompt: t.prompt, Usage: t.req.Chat.IncludeUsage, CustomTools: t.req.Chat.CustomTools, OneCall: t.req.Chat.OneCall, Legacy: t.req.Chat.Legacy}
 	if t.req.Chat.TellService {
 		p.Service = t.quote.Service.String()
 	}
@@ -180,7 +180,7 @@ func (r *relay) extra(u *catalogue.Unit) []byte {
 
 // abandon ends the attempt's booking and says what to do next.
 func (r *relay) abandon(err error) failure {
-	f := classify(err)
+	f := r.t.classify(err)
 	if r.ctx.Err() != nil {
 		f = failure{fault: fault.New(fault.Unavailable, "The client has gone.").WithCause(err), note: "client left", left: true}
 	}

@@ -45,6 +45,7 @@ type AnswerParams struct {
 	Service     string   // the service tier to tell; "" = none
 	Prompt      int64    // tokens of the prompt, counted or estimated
 	Usage       bool     // streamed: the client asked for usage
+	OneCall     bool     // calls after the first are not shown: the engine was asked for none
 	Legacy      bool     // a call is shown as function_call
 	Counter     string   // a chunk member, besides usage, in which the engine counts; "" = none
 }

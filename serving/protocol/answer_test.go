@@ -240,6 +240,16 @@ func TestCases(t *testing.T) {
 		{"two deltas of one choice in a chunk", []string{`{"choices":[{"index":0,"delta":{"content":"a"}},{"index":0,"delta":{"content":"b"},"finish_reason":"stop"}]}`}, streamtest.Choice{Content: "ab", Finish: "stop"}},
 		{"names of members that are escaped", []string{d(`{"c\u006fntent":"a"}`), `{"ch\u006fices":[{"index":0,"delta":{},"finish_re\u0061son":"stop"}]}`}, streamtest.Choice{Content: "a", Finish: "stop"}},
 		{"usage that grows", []string{d(`{"content":"a"}`), strings.Replace(d(`{"content":"b"}`), `:2,`, `:200,`, 1), f(`{"content":"c"}`, `"stop"`)}, streamtest.Choice{Content: "abc", Finish: "stop"}},
+		{"a call that is never named", []string{d(`{"content":"a"}`), d(`{"tool_calls":[{"index":0,"id":"c","function":{"arguments":"{}"}}]}`), f(`{}`, `"stop"`)},
+			streamtest.Choice{Content: "a", Finish: "stop"}},
+		{"a call that is never named before one that is", []string{d(`{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]}`), d(`{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":"{}"}}]}`), f(`{}`, `"tool_calls"`)},
+			streamtest.Choice{Calls: []streamtest.Call{call("b", "g", "{}")}, Finish: "tool_calls"}},
+		{"a name that comes after the next call's", []string{d(`{"tool_calls":[{"index":0,"id":"a","function":{"arguments":""}},{"index":1,"id":"b","function":{"name":"g","arguments":"{}"}}]}`), d(`{"tool_calls":[{"index":0,"function":{"name":"f","arguments":"{}"}}]}`), f(`{}`, `"tool_calls"`)},
+			streamtest.Choice{Calls: []streamtest.Call{call("b", "g", "{}"), call("a", "f", "{}")}, Finish: "tool_calls"}},
+		{"another id on every piece", []string{d(`{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":"}}]}`), d(`{"tool_calls":[{"index":0,"id":"c2","type":"function","function":{"arguments":"1}"}}]}`), f(`{}`, `"tool_calls"`)},
+			streamtest.Choice{Calls: []streamtest.Call{call("c1", "f", `{"a":1}`)}, Finish: "tool_calls"}},
+		{"an empty finish reason on every chunk", []string{f(`{"role":"assistant","content":"a"}`, `""`), f(`{"content":"b"}`, `""`), f(`{"content":"c"}`, `"stop"`)}, streamtest.Choice{Content: "abc", Finish: "stop"}},
+		{"reasoning by one name, then by the other", []string{d(`{"reasoning":"th"}`), d(`{"reasoning_content":"ink"}`), f(`{"content":"x"}`, `"stop"`)}, streamtest.Choice{Reasoning: "think", Content: "x", Finish: "stop"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := both(t, sse(append(tt.stream, doneData)...), 1)
@@ -397,5 +407,49 @@ func BenchmarkChunk(b *testing.B) {
 				out, _, _ = s.Add(out[:0], chunk)
 			}
 		})
+	}
+}
+
+// What no client can read is the engine's failure, in whatever member it comes.
+func TestBytesThatAreNoText(t *testing.T) {
+	for _, delta := range []string{"{\"content\":\"a\xff\"}", "{\"reasoning\":\"\xed\xa0\x80\"}", "{\"content\":\"\xc3\"}",
+		"{\"tool_calls\":[{\"index\":0,\"id\":\"\xff\",\"function\":{\"name\":\"f\",\"arguments\":\"\"}}]}"} {
+		var turn Turn
+		turn.Reset(&AnswerParams{})
+		for _, a := range []interface {
+			Add(dst, data []byte) ([]byte, Step, error)
+		}{NewChatStream(AnswerParams{}), NewChatWhole(AnswerParams{}), NewCompletionStream(AnswerParams{})} {
+			_, _, _ = a.Add(nil, []byte(d(`{"content":"a"}`))) // its shape is known
+			if _, _, err := a.Add(nil, []byte(d(delta))); !errors.Is(err, ErrMalformed) {
+				t.Errorf("%T %q: %v", a, delta, err)
+			}
+		}
+		if _, _, err := turn.Add(nil, []byte(d(delta)), Silent{}); !errors.Is(err, ErrMalformed) {
+			t.Errorf("turn %q: %v", delta, err)
+		}
+	}
+}
+
+// Who asked for one call at a time sees one, whatever the engine gives.
+func TestOneCallAtATime(t *testing.T) {
+	p := AnswerParams{ID: "chatcmpl-1", OneCall: true}
+	s, w := NewChatStream(p), NewChatWhole(p)
+	var got []byte
+	for _, e := range []string{calls2(tool(0, "c1", "f", "{}"), tool(1, "c2", "g", "{}")), `{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}`} {
+		var err, werr error
+		got, _, err = s.Add(got, []byte(e))
+		_, _, werr = w.Add(nil, []byte(e))
+		if err != nil || werr != nil {
+			t.Fatal(err, werr)
+		}
+	}
+	whole := string(w.End(w.Finish(nil, nil)))
+	for _, text := range []string{string(got), whole} {
+		if strings.Contains(text, "c2") || !strings.Contains(text, `"id":"c1"`) || !strings.Contains(text, `"finish_reason":"tool_calls"`) {
+			t.Errorf("%s", text)
+		}
+	}
+	if q, err := DecodeChat([]byte(with(`"parallel_tool_calls":false`))); err != nil || !q.OneCall {
+		t.Errorf("%+v %v", q, err)
 	}
 }

@@ -8,7 +8,7 @@ func (s *ChatStream) callMembers(dst []byte, d *delta, comma bool) ([]byte, bool
 	first := true
 	ok := c.add(d.tools, func(i int) {
 		k := &c.list[i]
-		if len(k.name) == 0 || s.p.Legacy && i > 0 {
+		if !s.p.shows(k) {
 			return
 		}
 		args := s.newArguments(k)
@@ -25,7 +25,7 @@ func (s *ChatStream) callMembers(dst []byte, d *delta, comma bool) ([]byte, bool
 			dst = append(dst, `"tool_calls":[`...)
 		}
 		first = false
-		dst = s.appendCall(dst, k, d.index, i, args)
+		dst = s.appendCall(dst, k, d.index, args)
 	})
 	if !first && !s.p.Legacy {
 		dst = append(dst, ']')
@@ -47,17 +47,17 @@ func (s *ChatStream) newArguments(k *call) []byte {
 }
 
 // appendCall appends what is new of a call; first its head.
-func (s *ChatStream) appendCall(dst []byte, k *call, choice, position int, args []byte) []byte {
+func (s *ChatStream) appendCall(dst []byte, k *call, choice int, args []byte) []byte {
 	switch {
 	case s.p.Legacy && k.announced:
 		dst = append(dst, `{"arguments":"`...)
 	case s.p.Legacy:
 		dst = append(append(append(dst, `{"name":"`...), k.name...), `","arguments":"`...)
 	default:
-		dst = append(strconv.AppendInt(append(dst, `{"index":`...), int64(position), 10), ',')
+		dst = append(strconv.AppendInt(append(dst, `{"index":`...), int64(k.place), 10), ',')
 		switch {
 		case !k.announced:
-			dst = k.appendHead(dst, s.p.ID, choice, position)
+			dst = k.appendHead(dst, s.p.ID, choice)
 		case k.custom != nil:
 			dst = append(dst, `"custom":{"input":"`...)
 		default:
@@ -81,42 +81,67 @@ func (s *ChatStream) restOfInputs(dst []byte, choice int) []byte {
 			continue
 		}
 		if rest := k.custom.Rest(nil); len(rest) > 0 {
-			dst = s.appendCall(append(s.open(dst, choice), `"tool_calls":[`...), k, choice, i, rest)
+			dst = s.appendCall(append(s.open(dst, choice), `"tool_calls":[`...), k, choice, rest)
 			dst = s.close(append(dst, ']'), nil, "null")
 		}
 	}
 	return dst
 }
 
-// legacyFinish is the finish reason for clients that know functions only.
-func (p *AnswerParams) legacyFinish(reason string) string {
-	if p.Legacy && reason == `"tool_calls"` {
+// shows reports whether a call is the client's to see: engines name some never, and give several to who asked for one.
+func (p *AnswerParams) shows(k *call) bool {
+	return k.place == 0 || k.place > 0 && !p.Legacy && !p.OneCall
+}
+
+// finish is the finish reason as the client knows it. Calls that were shown to nobody end nothing.
+func (p *AnswerParams) finish(reason string, c *calls) string {
+	switch {
+	case reason != `"tool_calls"`:
+		return reason
+	case c.named == 0:
+		return `"stop"`
+	case p.Legacy:
 		return `"function_call"`
 	}
 	return reason
 }
 
+// shown are the calls that the client sees, in the order of a stream.
+func (c *calls) shown(p *AnswerParams) []*call {
+	list := make([]*call, c.named)
+	for i := range c.list {
+		if k := &c.list[i]; k.place >= 0 {
+			list[k.place] = k
+		}
+	}
+	if (p.Legacy || p.OneCall) && len(list) > 1 {
+		list = list[:1]
+	}
+	return list
+}
+
 // appendCalls appends the calls of a whole answer's message.
-func (p *AnswerParams) appendCalls(dst []byte, list []call, choice int) []byte {
+func (p *AnswerParams) appendCalls(dst []byte, c *calls, choice int) []byte {
+	list := c.shown(p)
 	if len(list) == 0 {
 		return dst
 	}
 	if p.Legacy {
-		k := &list[0]
+		k := list[0]
 		dst = append(append(append(dst, `,"function_call":{"name":"`...), k.name...), `","arguments":"`...)
 		return append(append(dst, k.args...), `"}`...)
 	}
 	dst = append(dst, `,"tool_calls":[`...)
-	for i := range list {
+	for i, k := range list {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		k, args := &list[i], list[i].args
+		args := k.args
 		if p.custom(k.name) {
 			k.custom = &CustomInput{}
 			args = k.custom.Rest(k.custom.Add(nil, args))
 		}
-		dst = append(append(k.appendHead(append(dst, '{'), p.ID, choice, i), args...), `"}}`...)
+		dst = append(append(k.appendHead(append(dst, '{'), p.ID, choice), args...), `"}}`...)
 	}
 	return append(dst, ']')
 }

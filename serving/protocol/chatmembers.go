@@ -38,13 +38,16 @@ func init() {
 		"stop":                  stop,
 		"response_format":       responseFormat,
 		"reasoning_effort":      oneOf("none", "minimal", "low", "medium", "high", "xhigh", "max"),
-		"parallel_tool_calls":   anyBool,
-		"tools":                 tools,
-		"tool_choice":           func(r *chatReader, _ string, v []byte) error { r.choice = v; return nil },
-		"prompt_cache_key":      cacheKey,
-		"session_id":            cacheKey,
-		"modalities":            modalities,
-		"service_tier":          serviceTier,
+		"parallel_tool_calls": func(r *chatReader, name string, v []byte) error {
+			r.req.OneCall = v[0] == 'f'
+			return anyBool(r, name, v)
+		},
+		"tools":            tools,
+		"tool_choice":      func(r *chatReader, _ string, v []byte) error { r.choice = v; return nil },
+		"prompt_cache_key": cacheKey,
+		"session_id":       cacheKey,
+		"modalities":       modalities,
+		"service_tier":     serviceTier,
 
 		"audio":              refused("there is no audio output."),
 		"web_search_options": refused("there is no web search."),

@@ -19,6 +19,7 @@ const (
 	MaxBodyBytes   = 32 << 20 // 1M tokens of text and a few images fit
 	MaxN           = 16       // choices of one request
 	maxMembers     = 256      // of the body
+	maxDepth       = 256      // of objects and arrays in one another: engines recurse
 	maxModelBytes  = 256
 	maxStops       = 4
 	MaxBuiltStops  = 16 // of dialects that set no limit; engines take as many
@@ -50,6 +51,7 @@ type ChatRequest struct {
 	Ignored      []string // members that were accepted and dropped
 	Extras       []string // members that are an engine's own, or nobody's
 	CustomTools  []string // names of tools whose input is text; engines get functions
+	OneCall      bool     // parallel_tool_calls is false
 	Legacy       bool     // functions instead of tools: the answer has function_call
 	RemoteImages int      // images that are named by an address and not fetched yet
 	Task         Task     // what is asked of the engine
@@ -103,6 +105,9 @@ func DecodeBuilt(body []byte) (*ChatRequest, error) {
 
 func (r *chatReader) decode() (*ChatRequest, error) {
 	body := r.req.Body
+	if tooDeep(body) {
+		return nil, fault.New(fault.Invalid, "The request has more than %d objects and arrays in one another.", maxDepth).WithCode("invalid_json")
+	}
 	var space [32][]byte
 	seen := space[:0]
 	m := scan.Object(body)
@@ -128,6 +133,26 @@ func (r *chatReader) decode() (*ChatRequest, error) {
 	}
 	r.rebuild()
 	return r.req, nil
+}
+
+// tooDeep reports whether valid JSON is nested more deeply than maxDepth.
+func tooDeep(body []byte) bool {
+	depth := 0
+	for i := 0; i < len(body); {
+		switch body[i] {
+		case '"':
+			i = scan.String(body, i)
+			continue
+		case '{', '[':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case '}', ']':
+			depth--
+		}
+		i++
+	}
+	return false
 }
 
 // member checks one member. Null is as good as absent, but for what is required.

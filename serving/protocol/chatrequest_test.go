@@ -96,6 +96,7 @@ func TestBadRequests(t *testing.T) {
 		{with(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"g"}}]}}`), "tool_choice.allowed_tools.tools"},
 		{with(`"modalities":["text","audio"]`), "modalities"}, {with(`"audio":{}`), "audio"}, {with(`"web_search_options":{}`), "web_search_options"}, {with(`"functions":[]`), "functions"}, {with(`"functions":[{"name":"f"}],"function_call":{"name":"g"}`), "function_call"}, {with(`"functions":[{"name":"f"}],"tools":[]`), "functions"},
 		{`{"model":"m","messages":[{"role":"function","name":"f","content":"7"}]}`, "messages[0].role"}, {with(`"function_call":"auto"`), "function_call"},
+		{with(`"metadata":` + strings.Repeat("[", 300) + strings.Repeat("]", 300)), ""},
 		{with(`"service_tier":"gold"`), "service_tier"}, {with(`"service_tier":"scale"`), "service_tier"}, {with(`"service_tier":1`), "service_tier"}, {with(`"parallel_tool_calls":1`), "parallel_tool_calls"}, {with(`"prompt_cache_key":5`), "prompt_cache_key"},
 	} {
 		q, err := DecodeChat([]byte(tt.body))

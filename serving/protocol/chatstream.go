@@ -118,7 +118,7 @@ func (s *ChatStream) choice(dst []byte, d *delta) ([]byte, error) {
 	}
 	c.finished = true
 	dst = s.restOfInputs(dst, d.index)
-	return s.close(s.open(dst, d.index), logprobs, s.p.legacyFinish(reason)), nil
+	return s.close(s.open(dst, d.index), logprobs, s.p.finish(reason, &c.calls)), nil
 }
 
 // members appends what the delta says.

@@ -185,7 +185,7 @@ func (w *ChatWhole) End(dst []byte) []byte { return append(dst, "}\n"...) }
 func (c *wholeChoice) render(dst []byte, p *AnswerParams, index int) []byte {
 	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(index), 10)
 	dst = append(dst, `,"message":{"role":"assistant","content":`...)
-	if len(c.texts[content]) == 0 && len(c.calls.list)+len(c.texts[reasoning])+len(c.texts[refusal]) > 0 {
+	if len(c.texts[content]) == 0 && c.calls.named+len(c.texts[reasoning])+len(c.texts[refusal]) > 0 {
 		dst = append(dst, "null"...)
 	} else {
 		dst = appendString(dst, c.texts[content])
@@ -199,7 +199,7 @@ func (c *wholeChoice) render(dst []byte, p *AnswerParams, index int) []byte {
 	if len(c.texts[reasoning]) > 0 {
 		dst = appendString(append(dst, `,"reasoning_content":`...), c.texts[reasoning])
 	}
-	dst = p.appendCalls(dst, c.calls.list, index)
+	dst = p.appendCalls(dst, &c.calls, index)
 	dst = append(dst, `},"logprobs":`...)
 	if c.logprobs[0] == nil && c.logprobs[1] == nil {
 		dst = append(dst, "null"...)
@@ -211,7 +211,7 @@ func (c *wholeChoice) render(dst []byte, p *AnswerParams, index int) []byte {
 			dst = append(append(append(dst, '['), c.logprobs[1]...), `]}`...)
 		}
 	}
-	return append(append(append(dst, `,"finish_reason":`...), p.legacyFinish(c.finish)...), '}')
+	return append(append(append(dst, `,"finish_reason":`...), p.finish(c.finish, &c.calls)...), '}')
 }
 
 func appendString(dst, inside []byte) []byte {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"unicode/utf8"
 
 	"millrace/serving/engine/scan"
 )
@@ -78,6 +79,9 @@ const maxChoices = 128
 // parse reads a chunk. counter names a second member, besides usage, in which the engine counts ("timings"); "" = none.
 func (c *chunk) parse(data []byte, counter string) error {
 	c.choices, c.usage, c.created, c.tokens, c.count = c.choices[:0], nil, nil, -1, nil
+	if !utf8.Valid(data) {
+		return ErrMalformed // no client reads it
+	}
 	p := cursor{text: data}
 	known := false
 	p.open('{')
@@ -157,8 +161,11 @@ func (d *delta) parse(p *cursor) {
 				p.bad = true
 			}
 		case "finish_reason":
-			if d.finish = p.value(); inside(d.finish) == nil {
+			switch v := p.value(); {
+			case inside(v) == nil:
 				p.bad = true
+			case len(v) > len(`""`): // some engines say "" until there is a reason
+				d.finish = v
 			}
 		case "stop_reason", "matched_stop": // vLLM's and SGLang's; a number is a token, which nobody asked to stop at
 			if v := inside(p.value()); len(v) > 0 && cleanText(v) {

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"bytes"
+	"unicode/utf8"
 
 	"millrace/serving/engine/scan"
 )
@@ -97,8 +98,11 @@ func (c *cursor) ended() bool {
 	return !c.bad && c.at == len(c.text)
 }
 
-// cleanText reports whether the inside of a string is valid JSON; invalid UTF-8 passes, as it does in json.Valid.
+// cleanText reports whether the inside of a string is valid JSON in valid UTF-8.
 func cleanText(text []byte) bool {
+	if !utf8.Valid(text) {
+		return false
+	}
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case c < ' ':

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strings"
 )
 
 // Limits of an event stream.
@@ -26,6 +27,7 @@ type Events struct {
 	start, end int // unread bytes
 	seen       int // of the unread bytes, those known to hold no end of a line
 	closed     bool
+	begun      bool // past where a byte order mark may stand
 }
 
 // Reset forgets the stream and keeps the buffer.
@@ -33,7 +35,7 @@ func (s *Events) Reset() {
 	if cap(s.buf) > 4*readBuffer {
 		s.buf = nil // one huge event must not pin memory in a pool
 	}
-	s.start, s.end, s.seen, s.closed = 0, 0, 0, false
+	s.start, s.end, s.seen, s.closed, s.begun = 0, 0, 0, false, false
 }
 
 // Fill reads once from r. At the end of the stream it returns io.EOF, and Next then gives what was left unterminated.
@@ -70,6 +72,9 @@ func (s *Events) Fill(r io.Reader) error {
 // Next gives the data of the next complete event, or nil when more bytes are needed. The slice is valid until the next
 // Fill. Comments and events without data are skipped.
 func (s *Events) Next() []byte {
+	if !s.begun && !s.begin() {
+		return nil
+	}
 	for s.start < s.end {
 		text := s.buf[s.start:s.end]
 		at, width := len(text), 0
@@ -89,6 +94,21 @@ func (s *Events) Next() []byte {
 	}
 	return nil
 }
+
+// begin passes a byte order mark. False: more bytes are needed.
+func (s *Events) begin() bool {
+	text := s.buf[s.start:s.end]
+	if len(text) < len(byteOrderMark) && !s.closed && strings.HasPrefix(byteOrderMark, string(text)) {
+		return false
+	}
+	s.begun = true
+	if bytes.HasPrefix(text, []byte(byteOrderMark)) {
+		s.start += len(byteOrderMark)
+	}
+	return true
+}
+
+const byteOrderMark = "\xef\xbb\xbf"
 
 var dataField = []byte("data:")
 

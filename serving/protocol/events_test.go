@@ -45,6 +45,8 @@ func TestEvents(t *testing.T) {
 		{"unterminated line", "data: a\n\ndata: [DONE]\n", []string{"a", "[DONE]"}},
 		{"unterminated CRLF", "data: a\r\n", []string{"a"}},
 		{"nothing", "", nil},
+		{"a byte order mark", "\xef\xbb\xbfdata: a\n\n", []string{"a"}},
+		{"no byte order mark", "\xef\xbb: x\ndata: a\n\n", []string{"a"}},
 		{"large", "data: " + strings.Repeat("x", 200_000) + "\n\ndata: b\n\n", []string{strings.Repeat("x", 200_000), "b"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

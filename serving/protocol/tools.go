@@ -12,6 +12,7 @@ type call struct {
 	id        []byte
 	name      []byte
 	args      []byte // all of them; in a stream only those not shown yet
+	place     int    // among the calls that have a name, in the order in which they got it; -1 = it has none
 	announced bool   // streamed: id and name were shown
 	custom    *CustomInput
 }
@@ -19,8 +20,9 @@ type call struct {
 // calls are the tool calls of one choice, in the order in which they began. Engines leave out indexes, repeat ids and
 // names, or use one index twice; clients break on each of these.
 type calls struct {
-	list []call
-	last int
+	list  []call
+	last  int
+	named int // calls that have a name
 }
 
 // reset forgets the calls and keeps some memory.
@@ -91,8 +93,10 @@ func (c *calls) add(raw []byte, changed func(position int)) bool {
 		if len(k.id) == 0 {
 			k.id = append(k.id, p.id...)
 		}
-		if len(k.name) == 0 {
+		if len(k.name) == 0 && len(p.name) > 0 {
 			k.name = append(k.name, p.name...)
+			k.place = c.named
+			c.named++
 		}
 		k.args = append(k.args, p.args...)
 		c.last = i
@@ -112,29 +116,29 @@ func (c *calls) find(p *piece) int {
 	if p.index < 0 && len(c.list) > 0 {
 		at = c.last
 	}
-	if at >= 0 && (len(p.id) == 0 || len(c.list[at].id) == 0 || string(p.id) == string(c.list[at].id)) {
-		return at
+	if at >= 0 && (len(p.id) == 0 || len(p.name) == 0 || len(c.list[at].id) == 0 || string(p.id) == string(c.list[at].id)) {
+		return at // another id begins a call only when it brings a name
 	}
 	if len(c.list) == maxCalls {
 		return -1
 	}
-	c.list = append(c.list, call{index: p.index})
+	c.list = append(c.list, call{index: p.index, place: -1})
 	return len(c.list) - 1
 }
 
 // appendID appends a call's id, made up from the answer's when the engine gave none.
-func (k *call) appendID(dst []byte, answer string, choice, position int) []byte {
+func (k *call) appendID(dst []byte, answer string, choice int) []byte {
 	if len(k.id) > 0 {
 		return append(dst, k.id...)
 	}
 	dst = append(append(dst, "call_"...), answer[max(len(answer)-24, 0):]...)
 	dst = strconv.AppendInt(append(dst, '_'), int64(choice), 10)
-	return strconv.AppendInt(append(dst, '_'), int64(position), 10)
+	return strconv.AppendInt(append(dst, '_'), int64(k.place), 10)
 }
 
 // appendHead appends a call's opening members: id, type, and its name up to the opening quote of its arguments or input.
-func (k *call) appendHead(dst []byte, answer string, choice, position int) []byte {
-	dst = k.appendID(append(dst, `"id":"`...), answer, choice, position)
+func (k *call) appendHead(dst []byte, answer string, choice int) []byte {
+	dst = k.appendID(append(dst, `"id":"`...), answer, choice)
 	if k.custom != nil {
 		dst = append(append(dst, `","type":"custom","custom":{"name":"`...), k.name...)
 		return append(dst, `","input":"`...)

@@ -200,7 +200,7 @@ func (t *Turn) call(i int) {
 	if t.places[i] < 0 {
 		t.places[i] = len(t.Parts)
 		p := t.grow()
-		p.Kind, p.ID, p.Name = Call, k.appendID(nil, t.answer, 0, i), k.name
+		p.Kind, p.ID, p.Name = Call, k.appendID(nil, t.answer, 0), k.name
 	}
 	if at := t.places[i]; at >= t.head {
 		t.Parts[at].Text = append(t.Parts[at].Text, k.args...)

@@ -152,6 +152,8 @@ var cases = []struct {
 	events     []string
 	want       string
 }{
+	{"another id on every piece", "", view{}, []string{called(piece(0, "c1", "f", `{"a":`)), said(`{"tool_calls":[{"index":0,"id":"c2","type":"function","function":{"arguments":"1}"}}]}`), finished("tool_calls")}, `tool_use(c1 f {"a":1}) tool_use`},
+	{"empty finish", "", view{}, []string{said(`{"content":"a"}`, `,"finish_reason":""`), said(`{"content":"b"}`, `,"finish_reason":""`), finished("stop")}, `text(ab) end_turn`},
 	{"interleaved parallel calls", "interleaved", view{}, []string{roleChunk, called(piece(0, "c1", "f", ""), piece(1, "c2", "g", "")), called(more(1, `{"b"`)),
 		called(more(0, `{"a":1}`)), called(more(1, `:2}`)), finished("tool_calls"), usageChunk}, `tool_use(c1 f {"a":1}) tool_use(c2 g {"b":2}) tool_use`},
 	{"a whole call right after text", "after-text", view{}, []string{said(`{"content":"Ok."}`), called(piece(0, "c1", "Bash", `{"command":"ls"}`)), finished("tool_calls")},
