@@ -180,9 +180,11 @@ func TestManyMembersAndMessages(t *testing.T) {
 	if _, err := DecodeChat([]byte(body)); !fault.Is(err, fault.Invalid) {
 		t.Errorf("too many messages: %v", err)
 	}
-	deep := `{"model":"m","messages":[{"role":"user","content":"x"}],"x":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`
-	if _, err := DecodeChat([]byte(deep)); err != nil {
-		t.Errorf("deep: %v", err)
+	for depth, good := range map[int]bool{200: true, 300: false, 5000: false} { // engines recurse: one died of 9,000
+		deep := with(`"x":` + strings.Repeat("[", depth) + strings.Repeat("]", depth))
+		if _, err := DecodeChat([]byte(deep)); (err == nil) != good {
+			t.Errorf("%d deep: %v", depth, err)
+		}
 	}
 }
 
