@@ -15,6 +15,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"millrace/api/anthropic"
 	"millrace/api/inference"
 	"millrace/api/openai"
 	"millrace/internal/clock"
@@ -48,22 +49,44 @@ func BenchmarkRelay(b *testing.B) {
 	}{{"stream", `,"stream":true,"max_tokens":100`}, {"whole", `,"max_tokens":8`}} {
 		target := upstreamURL(b, sim.RawConfig{Tokens: 100})
 		body := []byte(`{"model":"acme/test","messages":[{"role":"user","content":"` + strings.Repeat("word ", 60) + `"}]` + kind.members + `}`)
-		b.Run(kind.name+"/direct", func(b *testing.B) { load(b, target, body) })
+		b.Run(kind.name+"/direct", func(b *testing.B) { load(b, target, "/v1/chat/completions", body) })
 		s := gatetest.New(b, gatetest.Options{Direct: true}, &gatetest.Engine{URL: target})
 		e := echo.New()
 		(&openai.API{Gate: s.Gate, Door: inference.Door{Auth: keyring{s.Caller}, Clock: clock.System}, Models: s.Models, Prices: pricelist{}}).Register(e)
 		url := gatetest.Serve(b, e)
-		b.Run(kind.name+"/gate", func(b *testing.B) { load(b, url, body) })
+		b.Run(kind.name+"/gate", func(b *testing.B) { load(b, url, "/v1/chat/completions", body) })
+	}
+}
+
+// BenchmarkDialects is the gate's cost of the same exchange in each dialect.
+func BenchmarkDialects(b *testing.B) {
+	target := upstreamURL(b, sim.RawConfig{Tokens: 100})
+	s := gatetest.New(b, gatetest.Options{Direct: true}, &gatetest.Engine{URL: target})
+	e := echo.New()
+	door := inference.Door{Auth: keyring{s.Caller}, Clock: clock.System}
+	(&openai.API{Gate: s.Gate, Door: door, Models: s.Models, Prices: pricelist{}, Responses: kept(nil, s)}).Register(e)
+	(&anthropic.API{Gate: s.Gate, Door: door, Models: s.Models, Sealer: nil}).Register(e)
+	url := gatetest.Serve(b, e)
+	text := strings.Repeat("word ", 60)
+	turn := `"messages":[{"role":"user","content":"` + text + `"}],"max_tokens":`
+	for _, kind := range []struct{ name, members, tokens string }{{"stream", `,"stream":true`, "100"}, {"whole", "", "8"}} {
+		for _, d := range []struct{ name, path, body string }{
+			{"chat", "/v1/chat/completions", turn + kind.tokens}, {"messages", "/v1/messages", turn + kind.tokens},
+			{"responses", "/v1/responses", `"store":false,"input":"` + text + `","max_output_tokens":` + kind.tokens},
+		} {
+			body := []byte(`{"model":"acme/test",` + d.body + kind.members + `}`)
+			b.Run(kind.name+"/"+d.name, func(b *testing.B) { load(b, url, d.path, body) })
+		}
 	}
 }
 
 // load sends b.N requests on 16 bare connections and reads the answers.
-func load(b *testing.B, target string, body []byte) {
+func load(b *testing.B, target, path string, body []byte) {
 	u, err := url.Parse(target)
 	if err != nil {
 		b.Fatal(err)
 	}
-	request := fmt.Appendf(nil, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer mk_good\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer mk_good\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
 	const clients = 16
 	work := make(chan struct{}, clients)
 	done := make(chan error, clients)
