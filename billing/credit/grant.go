@@ -12,6 +12,7 @@ import (
 	"millrace/billing/ledger"
 	"millrace/db"
 	"millrace/db/q"
+	"millrace/internal/clock"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/money"
@@ -85,6 +86,8 @@ func (in *GrantInput) check(now time.Time) error {
 		return invalid("idempotency_key", "Give an idempotency key of at most 200 bytes.")
 	case !in.ExpiresAt.IsZero() && in.ExpiresAt.Before(now.Add(minLife)):
 		return invalid("expires_at", "Credit ends in the future: an hour from now at the earliest.")
+	case in.ExpiresAt.After(clock.Latest):
+		return invalid("expires_at", "Credit ends at most on "+clock.LatestText+". Leave the end out for credit that does not end.")
 	case in.Priority < 0 || in.Priority > maxPriority:
 		return invalid("priority", "A priority is 1 to 1,000; the lowest is used first.")
 	}

@@ -64,14 +64,17 @@ func TestGrantsThatAreRefused(t *testing.T) {
 	h := open(t)
 	p := h.org(t, 0)
 	for name, spoil := range map[string]func(*credit.GrantInput){
-		"nothing":       func(in *credit.GrantInput) { in.Amount = 0 },
-		"negative":      func(in *credit.GrantInput) { in.Amount = -1 },
-		"too much":      func(in *credit.GrantInput) { in.Amount = credit.MaxGrant + 1 },
-		"no reason":     func(in *credit.GrantInput) { in.Reason = " " },
-		"a novel":       func(in *credit.GrantInput) { in.Reason = strings.Repeat("x", 501) },
-		"no key":        func(in *credit.GrantInput) { in.IdempotencyKey = "" },
-		"unknown kind":  func(in *credit.GrantInput) { in.Kind = "gift" },
-		"over already":  func(in *credit.GrantInput) { in.ExpiresAt = time.Now().Add(time.Minute) },
+		"nothing":      func(in *credit.GrantInput) { in.Amount = 0 },
+		"negative":     func(in *credit.GrantInput) { in.Amount = -1 },
+		"too much":     func(in *credit.GrantInput) { in.Amount = credit.MaxGrant + 1 },
+		"no reason":    func(in *credit.GrantInput) { in.Reason = " " },
+		"a novel":      func(in *credit.GrantInput) { in.Reason = strings.Repeat("x", 501) },
+		"no key":       func(in *credit.GrantInput) { in.IdempotencyKey = "" },
+		"unknown kind": func(in *credit.GrantInput) { in.Kind = "gift" },
+		"over already": func(in *credit.GrantInput) { in.ExpiresAt = time.Now().Add(time.Minute) },
+		"the year 10000": func(in *credit.GrantInput) {
+			in.ExpiresAt = time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -12*3600))
+		},
 		"last of all":   func(in *credit.GrantInput) { in.Priority = 1001 },
 		"no such owner": func(in *credit.GrantInput) { in.Org = ids.New() },
 	} {

@@ -13,6 +13,7 @@ import (
 
 	"millrace/db"
 	"millrace/db/q"
+	"millrace/internal/clock"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/tenants"
@@ -67,6 +68,9 @@ func (n NewContract) contract(now time.Time) (Contract, error) {
 		end := n.EndsAt.UTC().Truncate(time.Millisecond)
 		if c.EndsAt = &end; end.Sub(c.StartsAt) < CancelNotice {
 			return c, fault.New(fault.Invalid, "A contract lasts at least a minute.").WithParam("ends_at")
+		}
+		if end.After(clock.Latest) {
+			return c, fault.New(fault.Invalid, "A contract ends at most on %s. Leave the end out for one that stays open.", clock.LatestText).WithParam("ends_at")
 		}
 	}
 	return c, nil
@@ -164,6 +168,8 @@ func (c *Contract) endAt(at, now time.Time) (time.Time, error) {
 		return soonest, nil
 	case at.Before(soonest) || !at.After(c.StartsAt):
 		return at, fault.New(fault.Invalid, "A contract ends at least a minute from now, and after its start. Leave the end out for as soon as possible.").WithParam("ends_at")
+	case at.After(clock.Latest):
+		return at, fault.New(fault.Invalid, "A contract ends at most on %s.", clock.LatestText).WithParam("ends_at")
 	}
 	return at.UTC().Truncate(time.Millisecond), nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"millrace/billing/price"
 	"millrace/db"
+	"millrace/internal/clock"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/usage"
@@ -97,6 +98,7 @@ func TestContractsThatAreRefused(t *testing.T) {
 	org, now := h.org(t, price.Standard), h.clock.Now()
 	at := func(d time.Duration) *time.Time { x := now.Add(d); return &x }
 	h.contract(t, price.NewContract{Org: org, Book: "deal", StartsAt: *at(time.Hour), EndsAt: at(3 * time.Hour)})
+	far := time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -12*3600))
 	for name, x := range map[string]struct {
 		n    price.NewContract
 		kind fault.Kind
@@ -105,6 +107,7 @@ func TestContractsThatAreRefused(t *testing.T) {
 		"open, before it":     {price.NewContract{Org: org, Book: price.Standard}, fault.Conflict},
 		"in the past":         {price.NewContract{Org: org, Book: "deal", StartsAt: *at(-time.Hour)}, fault.Invalid},
 		"the year 2100":       {price.NewContract{Org: org, Book: "deal", StartsAt: now.AddDate(70, 0, 0)}, fault.Invalid},
+		"to the year 10000":   {price.NewContract{Org: org, Book: "deal", StartsAt: *at(5 * time.Hour), EndsAt: &far}, fault.Invalid},
 		"backwards":           {price.NewContract{Org: org, Book: "deal", StartsAt: *at(5 * time.Hour), EndsAt: at(4 * time.Hour)}, fault.Invalid},
 		"no such customer":    {price.NewContract{Org: ids.New(), Book: "deal"}, fault.NotFound},
 		"a book without data": {price.NewContract{Org: org, Book: "empty", StartsAt: *at(9 * time.Hour)}, fault.Conflict},
@@ -129,6 +132,9 @@ func TestEndingAContract(t *testing.T) {
 	c := h.contract(t, price.NewContract{Org: org, Book: "deal"})
 	if _, err := h.service.EndContract(t.Context(), tenants.System(), org, c.ID, time.Now().Add(10*time.Second)); !fault.Is(err, fault.Invalid) {
 		t.Errorf("ended without notice: %v", err)
+	}
+	if _, err := h.service.EndContract(t.Context(), tenants.System(), org, c.ID, clock.Latest.Add(time.Second)); !fault.Is(err, fault.Invalid) {
+		t.Errorf("ends in the year 2200: %v", err)
 	}
 	if _, err := h.service.EndContract(t.Context(), tenants.System(), h.org(t, "x"), c.ID, time.Time{}); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another customer's contract was ended: %v", err)

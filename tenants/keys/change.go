@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"millrace/db/q"
+	"millrace/internal/clock"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/tenants"
@@ -46,6 +47,9 @@ func (s *Service) Update(ctx context.Context, by tenants.Actor, org, id ids.ID, 
 			}
 		}
 		if c.ExpiresAt != nil {
+			if c.ExpiresAt.After(clock.Latest) {
+				return q.ApiKey{}, endsTooLate()
+			}
 			next.ExpiresAt = nil
 			if at := c.ExpiresAt.UTC().Truncate(time.Microsecond); !c.ExpiresAt.IsZero() {
 				next.ExpiresAt = &at

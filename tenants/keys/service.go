@@ -181,6 +181,10 @@ func sent(err error) error {
 	return err
 }
 
+func endsTooLate() error {
+	return fault.New(fault.Invalid, "A key ends at most on %s. Leave the expiry out for one that does not end.", clock.LatestText).WithParam("expires_at")
+}
+
 func (s *Service) newRow(by tenants.Actor, in NewKey, hidden bool) (q.InsertKeyParams, error) {
 	name, err := tenants.Name("name", in.Name, maxName)
 	if err != nil {
@@ -191,6 +195,9 @@ func (s *Service) newRow(by tenants.Actor, in NewKey, hidden bool) (q.InsertKeyP
 	if !in.ExpiresAt.IsZero() {
 		if !in.ExpiresAt.After(now) {
 			return q.InsertKeyParams{}, fault.New(fault.Invalid, "The expiry lies in the past.").WithParam("expires_at")
+		}
+		if in.ExpiresAt.After(clock.Latest) {
+			return q.InsertKeyParams{}, endsTooLate()
 		}
 		at := in.ExpiresAt.UTC().Truncate(time.Microsecond)
 		row.ExpiresAt = &at

@@ -143,6 +143,7 @@ func TestCreateRefuses(t *testing.T) {
 	}{
 		"no name":                {keys.NewKey{Org: f.org.ID, Project: f.project}, fault.Invalid},
 		"expired":                {keys.NewKey{Org: f.org.ID, Project: f.project, Name: "k", ExpiresAt: f.clock.Now()}, fault.Invalid},
+		"the year 10000":         {keys.NewKey{Org: f.org.ID, Project: f.project, Name: "k", ExpiresAt: time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -12*3600))}, fault.Invalid},
 		"negative limit":         {keys.NewKey{Org: f.org.ID, Project: f.project, Name: "k", Limits: keys.Limits{RPM: -1}}, fault.Invalid},
 		"limit too large":        {keys.NewKey{Org: f.org.ID, Project: f.project, Name: "k", Limits: keys.Limits{RPM: 1 << 40}}, fault.Invalid},
 		"another org's project":  {keys.NewKey{Org: f.org.ID, Project: otherProject, Name: "k"}, fault.NotFound},
@@ -178,6 +179,10 @@ func TestAFormMakesOneKey(t *testing.T) {
 func TestUpdate(t *testing.T) {
 	f := setup(t, silent{})
 	k, _ := f.key(keys.NewKey{Limits: keys.Limits{RPM: 5}})
+	mistyped := clock.Latest.Add(time.Second)
+	if _, err := f.keys.Update(t.Context(), f.root, f.org.ID, k.ID, keys.Change{ExpiresAt: &mistyped}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("the year 2200: %v", err)
+	}
 	name, soon, never := "renamed", f.clock.Now().Add(time.Minute), time.Time{}
 	got, err := f.keys.Update(t.Context(), f.root, f.org.ID, k.ID, keys.Change{Name: &name, ExpiresAt: &soon})
 	if err != nil || got.Name != name || !got.ExpiresAt.Equal(soon) || got.Limits.RPM != 5 {
