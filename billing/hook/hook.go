@@ -118,6 +118,8 @@ func (s *Service) checkURL(address string) (string, error) {
 		return refuse("Give a whole address of at most 500 bytes, like https://example.com/hooks/millrace.")
 	case u.Scheme != "https" && (u.Scheme != "http" || !s.loopback):
 		return refuse("Webhooks need https: the request carries what your spending is.")
+	case outbound.CheckHost(u.Hostname(), s.loopback) != nil:
+		return refuse("Give a public address: " + outbound.ErrPrivate.Error() + ".")
 	case u.User != nil:
 		return refuse("Leave user and password out of the address. The signature says who sends.")
 	case u.Fragment != "":

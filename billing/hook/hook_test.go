@@ -167,13 +167,18 @@ func TestADeliveryIsRepeatedWithPausesAndEnds(t *testing.T) {
 	if d := w.last(); d.Problem != "it redirects: give the final address" || len(r.got) != 2 {
 		t.Errorf("%+v, %d requests", d, len(r.got))
 	}
+	r.Close()
+	w.turn(48 * time.Hour)
+	if d := w.last(); d.Problem != "the address could not be reached" {
+		t.Errorf("%+v", d)
+	}
 	for range 20 {
 		w.turn(48 * time.Hour)
 	}
-	if d := w.last(); d.State != "failed" || d.Attempts != 9 || len(r.got) != 9 {
+	if d := w.last(); d.State != "failed" || d.Attempts != 9 || len(r.got) != 2 {
 		t.Errorf("%+v, %d requests", d, len(r.got))
 	}
-	if r.got[0].event != r.got[8].event {
+	if r.got[0].event != r.got[1].event {
 		t.Error("the event's id changed")
 	}
 }
@@ -188,6 +193,11 @@ func TestWhoMayManageWebhooksAndWhich(t *testing.T) {
 	strict := hook.New(w.db, nil, w.clock, false)
 	if _, _, err := strict.Add(t.Context(), w.owner, w.org, "http://x.example"); !fault.Is(err, fault.Invalid) {
 		t.Errorf("http: %v", err)
+	}
+	for _, host := range []string{"127.0.0.1", "[::1]", "169.254.169.254", "10.0.0.1:8443", "localhost", "a.localhost.", "0x7f.1", "[::ffff:10.0.0.1]"} {
+		if _, _, err := strict.Add(t.Context(), w.owner, w.org, "https://"+host+"/"); !fault.Is(err, fault.Invalid) || fault.Of(err).Param != "url" {
+			t.Errorf("%s: %v", host, err)
+		}
 	}
 	if _, _, err := w.hooks.Add(t.Context(), tenants.Actor{Org: w.org, Role: tenants.Developer}, w.org, "https://x.example"); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("a developer: %v", err)

@@ -122,7 +122,7 @@ func (s *Service) post(ctx context.Context, d q.ClaimDeliveriesRow) (status *int
 	r.Header.Set(SignatureHeader, Sign(string(secret), s.now(), []byte(d.Body)))
 	answer, err := s.client.Do(r)
 	if err != nil {
-		return nil, plain(err)
+		return nil, outbound.Plain(err)
 	}
 	defer answer.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer))
@@ -134,20 +134,6 @@ func (s *Service) post(ctx context.Context, d q.ClaimDeliveriesRow) (status *int
 		return &code, errors.New("it redirects: give the final address")
 	}
 	return &code, errors.New("it answered " + strconv.Itoa(answer.StatusCode))
-}
-
-// plain is an error without the address, which the page shows already.
-func plain(err error) error {
-	switch {
-	case errors.Is(err, outbound.ErrPrivate):
-		return outbound.ErrPrivate
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer within %s", outbound.Timeout)
-	}
-	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
-		err = inner
-	}
-	return err
 }
 
 func clip(text string) string {

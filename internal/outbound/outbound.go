@@ -48,6 +48,10 @@ func public(a netip.Addr) bool {
 	return true
 }
 
+func allowed(a netip.Addr, loopback bool) bool {
+	return public(a) || loopback && a.Unmap().IsLoopback()
+}
+
 // NewClient makes a client that dials public addresses only, or also this machine's own: for development. The check is
 // behind the resolver, on the address that the socket is about to connect to, so no second look-up can change it. No
 // redirect is followed and no proxy used.
@@ -57,10 +61,10 @@ func NewClient(loopback bool) *http.Client {
 		if err != nil {
 			return err
 		}
-		if a := at.Addr().Unmap(); public(a) || loopback && a.IsLoopback() {
-			return nil
+		if !allowed(at.Addr(), loopback) {
+			return ErrPrivate
 		}
-		return ErrPrivate
+		return nil
 	}}
 	return &http.Client{
 		Timeout:       Timeout,
