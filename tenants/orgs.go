@@ -79,9 +79,11 @@ func (in *NewOrg) validate() (err error) {
 
 var bookName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
+// noZone are names that LoadLocation takes too: the server's own zone and files that lie beside the zones of IANA.
+var noZone = regexp.MustCompile(`^(Local|localtime|posixrules|Factory|(posix|right)/.*)$`)
+
 func validateTerms(zone, policy, book string) error {
-	// LoadLocation also takes "Local", which would be the server's zone.
-	if _, err := time.LoadLocation(zone); err != nil || zone == "" || zone == "Local" {
+	if _, err := time.LoadLocation(zone); err != nil || zone == "" || noZone.MatchString(zone) {
 		return fault.New(fault.Invalid, "%q is no IANA time zone, for example Europe/Berlin.", zone).WithParam("time_zone")
 	}
 	if policy != PayDelivered && policy != PayNothing {

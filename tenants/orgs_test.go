@@ -58,6 +58,11 @@ func TestCreateOrgRefuses(t *testing.T) {
 			t.Errorf("%s: got %v", param, err)
 		}
 	}
+	for _, zone := range []string{"posixrules", "localtime", "Factory", "posix/Europe/Berlin", "right/Europe/Berlin"} {
+		if _, err := f.CreateOrg(t.Context(), f.root, tenants.NewOrg{Name: "A", TimeZone: zone}); err == nil || fault.Of(err).Param != "time_zone" {
+			t.Errorf("%s: %v", zone, err)
+		}
+	}
 	if orgs, err := f.Orgs(t.Context(), f.root, "", ids.Nil, 0); err != nil || len(orgs) != 0 {
 		t.Errorf("left %v, %v", orgs, err)
 	}
