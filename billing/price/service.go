@@ -178,7 +178,10 @@ func (s *Service) Cancel(ctx context.Context, by tenants.Actor, id ids.ID) (Vers
 		}
 		row, err := q.New(tx).CancelPriceVersion(ctx, q.CancelPriceVersionParams{ID: id, NoticeSeconds: int64(CancelNotice / time.Second)})
 		if fault.Is(tenants.Found(err, "price"), fault.NotFound) {
-			return fault.New(fault.Conflict, "The price is cancelled already, or begins within a minute: gateways may use it. Make a new version instead.").WithCode("price_in_effect")
+			if v, err = ByID(ctx, tx, id); err != nil || v.CancelledAt != nil {
+				return err // a repetition finds it done
+			}
+			return fault.New(fault.Conflict, "The price is in effect, or begins within a minute: gateways may use it. Make a new version instead.").WithCode("price_in_effect")
 		}
 		if err != nil {
 			return fmt.Errorf("price: cancel: %w", err)
