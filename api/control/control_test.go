@@ -246,6 +246,8 @@ func TestPriceTerms(t *testing.T) {
 		`{"tiers":[{"above_prompt_tokens":5,"usd_per_million":{"input":"1"}}]}`: "terms.tiers[0].usd_per_million.cached",
 		`{"windows":[{"from":"1","to":"2","percent":5}]}`:                       "terms.windows[0]",
 		`{"windows":[{"from":"02:00","to":"01:00","percent":5}]}`:               "windows",
+		`{"priority_percent":0}`:                                                "priority_percent",
+		`{"batch_percent":0}`:                                                   "batch_percent",
 		`{"priority_percent":-5}`:                                               "priority_percent",
 	} {
 		f.refused(f.send("POST", "/models/"+m.ID+"/prices", body(terms)), 400, "invalid", param)

@@ -13,8 +13,8 @@ import (
 type PriceTerms struct {
 	Tiers           []PriceTier   `json:"tiers,omitempty"`
 	Windows         []PriceWindow `json:"windows,omitempty"`
-	BatchPercent    int64         `json:"batch_percent,omitempty"`
-	PriorityPercent int64         `json:"priority_percent,omitempty"`
+	BatchPercent    *int64        `json:"batch_percent,omitempty"`
+	PriorityPercent *int64        `json:"priority_percent,omitempty"`
 }
 
 // PriceTier is the prices of requests whose prompt is longer than so many tokens.
@@ -32,7 +32,7 @@ type PriceWindow struct {
 }
 
 func termsOf(t *price.Terms) (out PriceTerms) {
-	out.BatchPercent, out.PriorityPercent = t.Batch, t.Priority
+	out.BatchPercent, out.PriorityPercent = percentOf(t.Batch), percentOf(t.Priority)
 	for _, tier := range t.Tiers {
 		out.Tiers = append(out.Tiers, PriceTier{tier.Above, perMillionOf(tier.Prices)})
 	}
@@ -42,8 +42,32 @@ func termsOf(t *price.Terms) (out PriceTerms) {
 	return out
 }
 
+// percentOf is absent for a tier that is not offered.
+func percentOf(p int64) *int64 {
+	if p == 0 {
+		return nil
+	}
+	return &p
+}
+
+// percent reads a tier's percentage. 0 is refused: whoever sends it may mean a free tier, and would get one that is not offered.
+func percent(name string, p *int64) (int64, error) {
+	switch {
+	case p == nil:
+		return 0, nil
+	case *p == 0:
+		return 0, fault.New(fault.Invalid, "A percentage is 1 or more. Leave it out for a service tier that is not offered.").WithParam(name)
+	}
+	return *p, nil
+}
+
 func (t *PriceTerms) read() (out price.Terms, err error) {
-	out.Batch, out.Priority = t.BatchPercent, t.PriorityPercent
+	if out.Batch, err = percent("batch_percent", t.BatchPercent); err != nil {
+		return out, err
+	}
+	if out.Priority, err = percent("priority_percent", t.PriorityPercent); err != nil {
+		return out, err
+	}
 	for i, tier := range t.Tiers {
 		next := price.Tier{Above: tier.AbovePromptTokens}
 		if next.Prices, err = tier.USDPerMillion.read(fmt.Sprintf("terms.tiers[%d].usd_per_million", i)); err != nil {
