@@ -70,5 +70,10 @@ func TestAMonthIsDraftedAgain(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	f.refused(f.send("POST", "/months/2026-11/drafts", ""), http.StatusConflict, "month_not_frozen", "")
+	future := f.send("POST", "/months/9999-12/drafts", "")
+	if !bytes.Contains(future.body, []byte("has not begun")) {
+		t.Errorf("a month to come: %s", future.body)
+	}
+	f.refused(future, http.StatusConflict, "month_not_frozen", "")
 	f.refused(f.send("POST", "/months/soon/drafts", ""), http.StatusNotFound, "not_found", "")
 }

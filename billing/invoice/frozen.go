@@ -24,7 +24,9 @@ const logTimeout = 10 * time.Second
 // come past the freeze in the usage log.
 func (s *Service) frozen(ctx context.Context, month time.Time) error {
 	at := FreezeOf(month).Add(draftAfter)
-	if s.now().Before(at) {
+	if now := s.now(); now.Before(month) {
+		return fault.New(fault.Conflict, "The month has not begun: there is nothing to draft.").WithCode("month_not_frozen")
+	} else if now.Before(at) {
 		return open(at)
 	}
 	return wrapped("whether a month is frozen", s.c.DB.InTx(ctx, db.System().ReadOnly(), func(tx pgx.Tx) error {
