@@ -97,7 +97,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{"bad time", "POST", path + "/keys", `{"name":"k","project_id":"x","expires_at":"tomorrow"}`, 400, "invalid", ""},
 		{"credit that ended", "POST", path + "/grants", `{"amount_usd":"1","kind":"paid","reason":"r","expires_at":"2020-01-01T00:00:00Z"}`, 400, "invalid", "expires_at"},
 		{"a grant to the year 10000", "POST", path + "/grants", `{"amount_usd":"1","kind":"paid","reason":"r","expires_at":"9999-12-31T23:59:59-12:00"}`, 400, "invalid", "expires_at"},
-		{"a contract to the year 10000", "POST", path + "/", `{"book":"standard","ends_at":"9999-12-31T23:59:59-12:00"}`, 400, "invalid", "ends_at"},
+		{"a contract to the year 10000", "POST", path + "/price-contracts", `{"book":"standard","ends_at":"9999-12-31T23:59:59-12:00"}`, 400, "invalid", "ends_at"},
 		{"a key to the year 10000", "POST", path + "/keys", `{"name":"k","project_id":"` + ids.Format(ids.Project, project.ID) + `","expires_at":"9999-12-31T23:59:59-12:00"}`, 400, "invalid", "expires_at"},
 		{"an endless raise", "PUT", path + "/caps/org/" + strings.TrimPrefix(path, "/orgs/") + "/month/raise", `{"to_usd":"1","for_hours":745}`, 400, "invalid", "for_hours"},
 		{"a webhook in our network", "POST", path + "/webhooks", `{"url":"https://169.254.169.254/"}`, 400, "invalid", "url"},
