@@ -57,7 +57,7 @@ func (s *Service) Close(ctx context.Context, by tenants.Actor, start time.Time, 
 	}
 	now := s.now().Truncate(time.Microsecond)
 	if start != Of(start) || start.After(now) {
-		return out, fault.New(fault.NotFound, "There is no such month yet.").WithCode("not_found")
+		return out, errNotYet
 	}
 	if name := start.Format(layout); strings.TrimSpace(typed) != name {
 		return out, fault.New(fault.Invalid, "Type %s to close it.", name).WithCode("confirm_month").WithParam("confirm")
@@ -193,7 +193,7 @@ func (s *Service) reasons(ctx context.Context, r *q.Queries, start time.Time) (o
 	return s.reconciled(ctx, r, freeze, invoices.FinalAt, out)
 }
 
-// ordered reports that a month is closed, and says which earlier one is not.
+// ordered reports that a month is closed, and says which earlier one is not. Errors: errNoMonth before the first month.
 func ordered(ctx context.Context, r *q.Queries, closed []q.ClosedMonthsRow, start, now time.Time, say func(string, string, ...any)) (done bool, err error) {
 	first, err := firstMonth(ctx, r, now)
 	if err != nil {
@@ -206,8 +206,14 @@ func ordered(ctx context.Context, r *q.Queries, closed []q.ClosedMonthsRow, star
 	if known[start] {
 		return true, nil
 	}
-	if before := start.AddDate(0, -1, 0); !before.Before(first) && !known[before] {
-		say(EarlierOpen, "Close %s first: its closing figures are the opening ones.", title(before))
+	if start.Before(first) {
+		return false, errNoMonth
+	}
+	for before := first; before.Before(start); before = before.AddDate(0, 1, 0) {
+		if !known[before] {
+			say(EarlierOpen, "Close %s first: its closing figures are the opening ones.", title(before))
+			break
+		}
 	}
 	return false, nil
 }

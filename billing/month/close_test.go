@@ -89,6 +89,33 @@ func TestAMonthSaysWhyItCannotBeClosed(t *testing.T) {
 	}
 }
 
+// Months begin with the first customer's: those before it are no months, and of those behind it each waits for all before it.
+func TestMonthsAreClosedFromTheFirstOn(t *testing.T) {
+	w := newWorld(t)
+	w.customer("a") // on the first of September
+	for _, start := range []time.Time{september, october, november} {
+		w.invoiced(start)
+	}
+	w.compared(now, false)
+	august := september.AddDate(0, -1, 0)
+	for _, start := range []time.Time{august, august.AddDate(-26, 0, 0)} {
+		w.refused(start, start.Format("2006-01"), fault.NotFound, "not_found")
+		if _, err := w.CheckClose(t.Context(), w.root, start); !fault.Is(err, fault.NotFound) {
+			t.Errorf("what keeps %s open: %v", start.Format("2006-01"), err)
+		}
+		if _, err := w.Report(t.Context(), w.root, start); !fault.Is(err, fault.NotFound) {
+			t.Errorf("the report of %s: %v", start.Format("2006-01"), err)
+		}
+	}
+	w.refused(november, "2026-11", fault.Conflict, month.EarlierOpen)
+	w.refused(october, "2026-10", fault.Conflict, month.EarlierOpen)
+	for _, start := range []time.Time{september, october, november} {
+		if _, err := w.Close(t.Context(), w.root, start, start.Format("2006-01")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestTransactionsOnTheirWayAreWaitedFor(t *testing.T) {
 	w := newWorld(t)
 	w.customer("a")

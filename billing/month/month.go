@@ -172,6 +172,12 @@ func fill(ctx context.Context, r *q.Queries, out []Line, places map[time.Time]in
 	return nil
 }
 
+// The months that there are begin with the first customer's and end with the one that runs.
+var (
+	errNotYet  = fault.New(fault.NotFound, "There is no such month yet.").WithCode("not_found")
+	errNoMonth = fault.New(fault.NotFound, "There is no such month: the first customer came later.").WithCode("not_found")
+)
+
 // firstMonth is the one that the first customer came in.
 func firstMonth(ctx context.Context, r *q.Queries, now time.Time) (time.Time, error) {
 	first, err := r.FirstOrgAt(ctx)

@@ -13,7 +13,6 @@ import (
 
 	"millrace/billing/ledger"
 	"millrace/db/q"
-	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/money"
 	"millrace/tenants"
@@ -41,12 +40,19 @@ const orgsAtOnce = 200
 func (s *Service) Report(ctx context.Context, by tenants.Actor, start time.Time) (out Report, err error) {
 	now := s.now()
 	if start != Of(start) || start.After(now) {
-		return out, fault.New(fault.NotFound, "There is no such month yet.").WithCode("not_found")
+		return out, errNotYet
 	}
 	err = s.read(ctx, by, func(r *q.Queries) error {
 		out, err = kept(ctx, r, start, now)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return err
+		}
+		first, err := firstMonth(ctx, r, now)
+		if err != nil {
+			return err
+		}
+		if start.Before(first) {
+			return errNoMonth
 		}
 		out, err = compute(ctx, r, start, now)
 		return err
