@@ -2,6 +2,7 @@ package topup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -36,6 +37,17 @@ func (s *Service) Start(ctx context.Context, by tenants.Actor, in NewTopup) (Top
 	if err != nil {
 		return Topup{}, err
 	}
+	for try := 1; ; try++ {
+		t, err := s.startOnce(ctx, by, in, &customer)
+		if errors.Is(err, errMoved) && try < looks {
+			continue // the form was sent twice at once: the page is there now
+		}
+		return t, err
+	}
+}
+
+// startOnce does so once. Errors: errMoved when somebody else brought the top-up on since its row was read.
+func (s *Service) startOnce(ctx context.Context, by tenants.Actor, in NewTopup, customer *string) (Topup, error) {
 	t, err := s.insert(ctx, by, in)
 	if err != nil {
 		return Topup{}, err
@@ -44,14 +56,14 @@ func (s *Service) Start(ctx context.Context, by tenants.Actor, in NewTopup) (Top
 		return topupOf(t), nil
 	}
 	var session Session
-	err = s.asCustomer(ctx, in.Org, &customer, func() (err error) {
-		session, err = s.openPage(ctx, t, customer)
+	err = s.asCustomer(ctx, in.Org, customer, func() (err error) {
+		session, err = s.openPage(ctx, t, *customer)
 		return err
 	})
 	if err != nil {
 		return Topup{}, err
 	}
-	t.CustomerIds = withCustomer(t.CustomerIds, customer)
+	t.CustomerIds = withCustomer(t.CustomerIds, *customer)
 	next, err := decide(t, t.CustomerIds, sight{session: &session}, s.now())
 	if err != nil {
 		return Topup{}, err

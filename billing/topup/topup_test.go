@@ -1,6 +1,8 @@
 package topup_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 
 	"millrace/billing/ledger"
@@ -51,6 +53,42 @@ func TestTheSameFormIsOneTopup(t *testing.T) {
 	in.Cents++
 	if _, err := w.topups.Start(t.Context(), w.owner, in); !fault.Is(err, fault.Conflict) {
 		t.Errorf("another amount in the same form: %v", err)
+	}
+}
+
+// together is a payment provider that opens no page before all who ask for one are there.
+type together struct {
+	topup.Gateway
+	asking sync.WaitGroup
+}
+
+func (g *together) OpenCheckout(ctx context.Context, c topup.Checkout) (topup.Session, error) {
+	g.asking.Done()
+	g.asking.Wait()
+	return g.Gateway.OpenCheckout(ctx, c)
+}
+
+func TestTheSameFormTwiceAtOnceLeadsToOnePage(t *testing.T) {
+	w := newWorld(t)
+	g := &together{Gateway: w.gateway}
+	w.listen(g)
+	in := topup.NewTopup{Org: w.org, ID: ids.New(), Cents: 2500}
+	clicks := make([]topup.Topup, 4)
+	g.asking.Add(len(clicks))
+	var all sync.WaitGroup
+	for i := range clicks {
+		all.Go(func() {
+			var err error
+			if clicks[i], err = w.topups.Start(t.Context(), w.owner, in); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	for _, x := range clicks {
+		if x.State != topup.Open || x.URL == "" || x.URL != clicks[0].URL {
+			t.Errorf("%s at %q, another click leads to %q", x.State, x.URL, clicks[0].URL)
+		}
 	}
 }
 
