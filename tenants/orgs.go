@@ -115,6 +115,9 @@ func (s *Service) CreateOrg(ctx context.Context, by Actor, in NewOrg) (org Org, 
 			org = orgOf(row)
 			return err
 		}
+		if err := priced(ctx, rows, in.PriceBook); err != nil {
+			return err
+		}
 		row, err := rows.InsertOrg(ctx, q.InsertOrgParams{OrgID: id, Name: in.Name, TimeZone: in.TimeZone,
 			FailurePolicy: in.FailurePolicy, PriceBook: in.PriceBook, CreatedAt: s.now()})
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"millrace/db"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/tenants"
@@ -150,6 +151,35 @@ func TestUpdateOrgTellsGateways(t *testing.T) {
 	wantKind(t, err, fault.Forbidden)
 	if got, err := f.UpdateOrg(t.Context(), f.root, org.ID, tenants.OrgChange{FailurePolicy: &policy}); err != nil || got.FailurePolicy != policy {
 		t.Error(got, err)
+	}
+}
+
+// A book that has no price is most likely a name that was typed wrong; the standard one is there from the beginning.
+func TestABookWithoutPricesIsRefused(t *testing.T) {
+	f := setup(t)
+	org := f.org("Acme")
+	refused := func(err error) {
+		t.Helper()
+		if got := fault.Of(err); got == nil || got.Kind != fault.Conflict || got.Code != "book_without_prices" || got.Param != "price_book" {
+			t.Errorf("got %v", err)
+		}
+	}
+	book, standard, name := "nope", tenants.StandardBook, "Alphabet"
+	_, err := f.UpdateOrg(t.Context(), f.root, org.ID, tenants.OrgChange{PriceBook: &book})
+	refused(err)
+	_, err = f.CreateOrg(t.Context(), f.root, tenants.NewOrg{Name: "Beta", PriceBook: book})
+	refused(err)
+	if err := f.db.InTx(t.Context(), db.System(), func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), "UPDATE orgs SET price_book = $2 WHERE org_id = $1", org.ID, book)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.UpdateOrg(t.Context(), f.root, org.ID, tenants.OrgChange{Name: &name, PriceBook: &book}); err != nil || got.PriceBook != book || got.Name != name {
+		t.Errorf("one that has the book is renamed: %+v, %v", got, err)
+	}
+	if got, err := f.UpdateOrg(t.Context(), f.root, org.ID, tenants.OrgChange{PriceBook: &standard}); err != nil || got.PriceBook != standard {
+		t.Errorf("back to the standard book: %+v, %v", got, err)
 	}
 }
 

@@ -292,6 +292,26 @@ func TestATokenMakesNoLinksOfOperators(t *testing.T) {
 	}
 }
 
+func TestATokenIsAdoptedOnce(t *testing.T) {
+	f := setup(t)
+	ctx := t.Context()
+	ann := f.operator("ann@example.com")
+	f.operator("bob@example.com")
+	if _, err := f.CreateControlToken(ctx, tenants.System(), "demo"); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, f.AdoptControlToken(ctx, tenants.Actor{Operator: true, Token: "demo"}, "demo", "ann@example.com"), fault.Forbidden)
+	wantKind(t, f.AdoptControlToken(ctx, tenants.Actor{User: ann.ID}, "demo", "ann@example.com"), fault.Forbidden)
+	for _, email := range []string{"ann@example.com", "bob@example.com"} {
+		if err := f.AdoptControlToken(ctx, tenants.System(), "demo", email); err != nil {
+			t.Error(err)
+		}
+		if all, err := f.ControlTokens(ctx, f.root); err != nil || len(all) != 1 || all[0].CreatedBy != ids.Format(ids.User, ann.ID) {
+			t.Errorf("behind it: %+v, %v", all, err)
+		}
+	}
+}
+
 // What was handed out once is nowhere in the database.
 func TestSecretsAreNotStored(t *testing.T) {
 	f := setup(t)

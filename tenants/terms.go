@@ -2,11 +2,13 @@ package tenants
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"millrace/db/q"
+	"millrace/internal/fault"
 	"millrace/internal/ids"
 )
 
@@ -37,9 +39,30 @@ func (s *Service) UpdateOrg(ctx context.Context, by Actor, id ids.ID, c OrgChang
 		if err := validateTerms(next.TimeZone, next.FailurePolicy, next.PriceBook); err != nil {
 			return q.Org{}, err
 		}
+		if next.PriceBook != old.PriceBook {
+			if err := priced(ctx, rows, next.PriceBook); err != nil {
+				return q.Org{}, err
+			}
+		}
 		return rows.UpdateOrg(ctx, next)
 	}, &org)
 	return org, err
+}
+
+// priced refuses a book without any price, most likely a name that was typed wrong, as contracts do. The standard book is there
+// before its first price is.
+func priced(ctx context.Context, rows *q.Queries, book string) error {
+	if book == StandardBook {
+		return nil
+	}
+	known, err := rows.PriceBookKnown(ctx, book)
+	if err != nil {
+		return fmt.Errorf("tenants: prices of a book: %w", err)
+	}
+	if !known {
+		return fault.New(fault.Conflict, "The book %s has no price yet. Publish its prices first.", book).WithParam("price_book").WithCode("book_without_prices")
+	}
+	return nil
 }
 
 // SuspendOrg refuses the organization's requests from now on. Operators only. Again makes it another suspension: whoever made

@@ -63,6 +63,29 @@ func behind(ctx context.Context, rows *q.Queries, by Actor) (string, error) {
 	return holder, err
 }
 
+// AdoptControlToken puts the person of this address behind the live token of this name, where nobody is known to be: from now on
+// what it does is theirs. A token that has a person, or is not there, stays as it is. For the start of a server; no program may ask.
+func (s *Service) AdoptControlToken(ctx context.Context, by Actor, name, email string) error {
+	if err := by.RequireOperator(); err != nil {
+		return err
+	}
+	if by.Token != "" {
+		return fault.New(fault.Forbidden, "A control token says nothing about who is behind one.").WithCode("person_needed")
+	}
+	return s.system(ctx, func(tx pgx.Tx, rows *q.Queries) error {
+		u, err := rows.GetUserByEmail(ctx, email)
+		if err != nil {
+			return Found(err, "user")
+		}
+		holder := ids.Format(ids.User, u.ID)
+		n, err := rows.AdoptControlToken(ctx, q.AdoptControlTokenParams{Name: name, Holder: holder})
+		if err != nil || n == 0 {
+			return err
+		}
+		return s.audit(ctx, tx, by, ids.Nil, "control_token.adopt", name, nil, map[string]string{"created_by": holder})
+	})
+}
+
 // RevokeControlToken ends the live token of this name. Operators only.
 func (s *Service) RevokeControlToken(ctx context.Context, by Actor, name string) error {
 	if err := by.RequireOperator(); err != nil {

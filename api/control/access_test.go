@@ -115,6 +115,9 @@ func (f *fixture) things() map[string]string {
 		if _, err := tx.Exec(ctx, "INSERT INTO reconcile_runs (id, at, watermark, unexplained, report) VALUES ($1, $2, $2, false, '{}')", ids.New(), f.clock.Now().Add(time.Hour)); err != nil { // behind the invoice
 			return err
 		}
+		if _, err := tx.Exec(ctx, "UPDATE orgs SET created_at = '2026-09-01' WHERE org_id = $1", org.ID); err != nil { // months begin with the first customer's
+			return err
+		}
 		return tx.QueryRow(ctx, "SELECT txn_id FROM ledger_lot_moves WHERE lot_id = $1", granted.ID).Scan(&txn)
 	}))
 	bill := f.invoice(org.ID)

@@ -12,6 +12,24 @@ import (
 	"millrace/internal/ids"
 )
 
+const adoptControlToken = `-- name: AdoptControlToken :execrows
+UPDATE control_tokens SET created_by = $1::text WHERE name = $2 AND revoked_at IS NULL AND created_by = ''
+`
+
+type AdoptControlTokenParams struct {
+	Holder string
+	Name   string
+}
+
+// No row: there is no such live token, or somebody is behind it.
+func (q *Queries) AdoptControlToken(ctx context.Context, arg AdoptControlTokenParams) (int64, error) {
+	result, err := q.db.Exec(ctx, adoptControlToken, arg.Holder, arg.Name)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const archiveProject = `-- name: ArchiveProject :one
 UPDATE projects SET archived_at = $3 WHERE org_id = $1 AND id = $2 RETURNING org_id, id, name, created_at, archived_at
 `

@@ -170,6 +170,10 @@ INSERT INTO control_tokens (token_hash, name, created_at, created_by) VALUES ($1
 -- Who is behind the token that had this name last: it may have been revoked since its bearer was asked.
 SELECT created_by FROM control_tokens WHERE name = $1 ORDER BY created_at DESC LIMIT 1;
 
+-- name: AdoptControlToken :execrows
+-- No row: there is no such live token, or somebody is behind it.
+UPDATE control_tokens SET created_by = sqlc.arg(holder)::text WHERE name = sqlc.arg(name) AND revoked_at IS NULL AND created_by = '';
+
 -- name: GetControlToken :one
 SELECT * FROM control_tokens WHERE token_hash = $1;
 

@@ -48,13 +48,17 @@ func ensureDemo(ctx context.Context, folder *datafolder.Folder, s *assembly.Serv
 	by := tenants.System()
 	b, err := os.ReadFile(folder.Path(demoFile))
 	if err == nil {
+		if err := s.Tenants.AdoptControlToken(ctx, by, demoToken, operatorEmail); err != nil { // of a folder from before tokens had people
+			return d, err
+		}
 		return d, json.Unmarshal(b, &d)
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		return d, err
 	}
 	d.fresh = true
-	if _, err := s.Tenants.EnsureOperator(ctx, by, operatorEmail); err != nil {
+	who, err := s.Tenants.EnsureOperator(ctx, by, operatorEmail)
+	if err != nil {
 		return d, err
 	}
 	org, err := s.Tenants.CreateOrg(ctx, by, tenants.NewOrg{Name: demoOrgName, Owner: customerEmail, IdempotencyKey: demoOrgKey})
@@ -76,7 +80,8 @@ func ensureDemo(ctx context.Context, folder *datafolder.Folder, s *assembly.Serv
 	if err := s.Tenants.RevokeControlToken(ctx, by, demoToken); err != nil && !fault.Is(err, fault.NotFound) {
 		return d, err
 	}
-	if d.AdminToken, err = s.Tenants.CreateControlToken(ctx, by, demoToken); err != nil {
+	operator := tenants.Actor{User: who.ID, Operator: true} // token and sign-in are shown on one terminal: they are one person
+	if d.AdminToken, err = s.Tenants.CreateControlToken(ctx, operator, demoToken); err != nil {
 		return d, err
 	}
 	if b, err = json.MarshalIndent(d, "", "  "); err != nil {
