@@ -3,6 +3,8 @@ package tenants
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,20 +32,34 @@ type Mail struct {
 	Attempts  int32     // to send it
 	NextAt    time.Time // of the next attempt, while it is not sent
 	Problem   string    // of the last attempt
+	Hidden    bool      // it is another operator's: its body is not shown
 }
 
 func (s *Service) mail(ctx context.Context, rows *q.Queries, to, subject, body string) error {
 	return rows.InsertOutbox(ctx, q.InsertOutboxParams{ID: ids.New(), Recipient: to, Subject: subject, Body: body, CreatedAt: s.now()})
 }
 
-// Outbox lists mail, newest first, older than before. Operators only: bodies hold sign-in links.
+// Outbox lists mail, newest first, older than before. Operators only: bodies hold sign-in links. Those of other operators are
+// hidden: whoever could read them could act as the second operator for what he asked for himself.
 func (s *Service) Outbox(ctx context.Context, by Actor, before ids.ID, limit int) (mails []Mail, err error) {
 	if err := by.RequireOperator(); err != nil {
 		return nil, err
 	}
 	err = s.system(ctx, func(_ pgx.Tx, rows *q.Queries) error {
 		found, err := rows.ListOutbox(ctx, q.ListOutboxParams{Before: before, MaxRows: Page(limit)})
-		mails = each(found, func(r q.Outbox) Mail { return Mail(r) })
+		mails = each(found, func(r q.Outbox) Mail {
+			return Mail{ID: r.ID, Recipient: r.Recipient, Subject: r.Subject, Body: r.Body, CreatedAt: r.CreatedAt, SentAt: r.SentAt,
+				Attempts: r.Attempts, NextAt: r.NextAt, Problem: r.Problem}
+		})
+		if err != nil || by.system {
+			return err
+		}
+		others, err := rows.OtherOperators(ctx, by.User)
+		for i := range mails {
+			if m := &mails[i]; slices.ContainsFunc(others, func(o string) bool { return strings.EqualFold(o, m.Recipient) }) {
+				m.Body, m.Hidden = "", true
+			}
+		}
 		return err
 	})
 	return mails, err

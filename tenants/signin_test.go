@@ -100,9 +100,16 @@ func TestRequestLink(t *testing.T) {
 			}
 		}
 	}
-	mails, err := f.Outbox(t.Context(), f.root, ids.Nil, 0)
+	mails, err := f.Outbox(t.Context(), tenants.System(), ids.Nil, 0)
 	if err != nil || len(mails) != 5 {
 		t.Fatalf("%d mails, %v", len(mails), err)
+	}
+	// Another operator must not sign in as Ann: he would be the second operator for what he asks for.
+	other := f.operator("bob@example.com")
+	for _, who := range []tenants.Actor{{User: other.ID, Operator: true}, {Operator: true, Token: "a program"}} {
+		if seen, err := f.Outbox(t.Context(), who, ids.Nil, 0); err != nil || len(seen) != 5 || !seen[0].Hidden || seen[0].Body != "" {
+			t.Errorf("%+v sees %+v, %v", who, seen, err)
+		}
 	}
 	for _, m := range mails {
 		if m.Recipient != "ann@example.com" {

@@ -1398,6 +1398,30 @@ func (q *Queries) MailSent(ctx context.Context, arg MailSentParams) error {
 	return err
 }
 
+const otherOperators = `-- name: OtherOperators :many
+SELECT email FROM users WHERE is_operator AND id <> $1::uuid
+`
+
+func (q *Queries) OtherOperators(ctx context.Context, viewer ids.ID) ([]string, error) {
+	rows, err := q.db.Query(ctx, otherOperators, viewer)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var email string
+		if err := rows.Scan(&email); err != nil {
+			return nil, err
+		}
+		items = append(items, email)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const renameProject = `-- name: RenameProject :one
 UPDATE projects SET name = $3 WHERE org_id = $1 AND id = $2 RETURNING org_id, id, name, created_at, archived_at
 `

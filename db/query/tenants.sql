@@ -147,6 +147,9 @@ SELECT * FROM outbox
 WHERE sqlc.arg(before)::uuid = '00000000-0000-0000-0000-000000000000' OR id < sqlc.arg(before)
 ORDER BY id DESC LIMIT sqlc.arg(max_rows);
 
+-- name: OtherOperators :many
+SELECT email FROM users WHERE is_operator AND id <> sqlc.arg(viewer)::uuid;
+
 -- name: ClaimMail :many
 -- Takes mail that is due; no other process takes it before until.
 UPDATE outbox o SET attempts = o.attempts + 1, next_at = sqlc.arg(until)::timestamptz

@@ -112,6 +112,9 @@ func (b business) Outbox(ctx context.Context) (admin.Outbox, error) {
 		if !x.News && !x.Used && x.Expires.After(now) {
 			x.Link = links[i]
 		}
+		if m.Hidden {
+			x.Subject += ": only its recipient sees what it says"
+		}
 		out.Items = append(out.Items, x)
 	}
 	return out, err
