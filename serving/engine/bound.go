@@ -17,10 +17,11 @@ const (
 	schemaGrowth = 2
 )
 
-// PromptBound is an upper bound of the prompt tokens of a valid Chat Completions body, without a tokenizer: a token is
-// at least one byte of text. context > 0 caps it, in tokens: an engine refuses longer prompts.
+// PromptBound is an upper bound of the prompt tokens of a valid Chat Completions body, or of one for text or embeddings,
+// without a tokenizer: a token is at least one byte of text. context > 0 caps each prompt of it, in tokens: an engine
+// refuses longer ones.
 func PromptBound(body []byte, context int64) int64 {
-	n := int64(TemplateTokens)
+	n, prompts := int64(TemplateTokens), int64(1)
 	m := scan.Object(body)
 	for m.Next() {
 		switch string(m.Key) {
@@ -28,6 +29,7 @@ func PromptBound(body []byte, context int64) int64 {
 			n += messagesBound(m.Value)
 		case "prompt", "input": // a token id takes more bytes than one
 			n += int64(len(m.Value))
+			prompts = max(promptsIn(m.Value), prompts)
 		case "tools", "functions":
 			n += ToolTemplateTokens + schemaGrowth*int64(len(m.Value))
 		case "response_format", "structured_outputs", "chat_template_kwargs", "documents", "tool_choice":
@@ -35,7 +37,21 @@ func PromptBound(body []byte, context int64) int64 {
 		}
 	}
 	if context > 0 {
-		n = min(n, context)
+		n = min(n, prompts*context)
+	}
+	return n
+}
+
+// promptsIn is how many prompts a list of texts, or of lists of token ids, holds. A list of token ids is one.
+func promptsIn(raw []byte) (n int64) {
+	if raw[0] != '[' {
+		return 1
+	}
+	e := scan.Array(raw)
+	for e.Next() {
+		if e.Value[0] == '"' || e.Value[0] == '[' {
+			n++
+		}
 	}
 	return n
 }

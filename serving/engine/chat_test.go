@@ -224,6 +224,15 @@ func TestPromptBound(t *testing.T) {
 	if n := engine.PromptBound([]byte(long), 4096); n != 4096 {
 		t.Errorf("bound %d above the context", n)
 	}
+	several := `["` + strings.Repeat("x", 4000) + `","` + strings.Repeat("x", 4000) + `",[1,2,3]]`
+	for _, body := range []string{`{"input":` + several + `}`, `{"prompt":` + several + `}`} {
+		if n := engine.PromptBound([]byte(body), 4096); n < 8000 || n > 9000 {
+			t.Errorf("the context caps each of several prompts, not all of them: %d", n)
+		}
+	}
+	if n := engine.PromptBound([]byte(`{"prompt":[`+strings.Repeat("1000,", 5000)+`1]}`), 4096); n != 4096 {
+		t.Errorf("token ids are one prompt: %d", n)
+	}
 	if n := engine.PromptBound([]byte(long), 0); n < 5000 || n > 6000 {
 		t.Errorf("bound %d of 5000 bytes", n)
 	}
