@@ -74,6 +74,9 @@ func (r *chatReader) message(raw []byte) error {
 		case "role":
 			msg.role = m.Value
 		case "content":
+			if msg.content != nil {
+				return twice("content") // readers differ in which counts
+			}
 			msg.content = m.Value
 		case "tool_calls":
 			msg.calls = m.Value
@@ -99,6 +102,8 @@ func (r *chatReader) message(raw []byte) error {
 	}
 	return r.checkMessage(&msg)
 }
+
+func twice(name string) error { return invalid(name, "%s is given twice.", name) }
 
 func wantObject(what string) error { return fault.New(fault.Invalid, "%s must be an object.", what) }
 
@@ -180,6 +185,9 @@ func (r *chatReader) part(raw []byte, media bool) error {
 		case "text", "refusal":
 			txt = m.Value
 		case "image_url":
+			if image != nil {
+				return twice("image_url")
+			}
 			image = m.Value
 		case "input_audio", "audio_url", "video_url", "image_embeds", "image_pil", "file": // whatever the type says: some engines go by the member
 			other = m.Key

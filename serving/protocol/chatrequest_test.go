@@ -79,6 +79,8 @@ func TestBadRequests(t *testing.T) {
 		{`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"x","video_url":{"url":"http://10.0.0.1/"}}]}]}`, "messages[0].content[0].video_url"},
 		{`{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:x","url":"https://10.0.0.1/"}}]}]}`, "messages[0].content[0].image_url.url"},
 		{`{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:x","url":"file:///etc/passwd"}}]}]}`, "messages[0].content[0].image_url.url"},
+		{`{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"file:///etc/passwd"},"image_url":{"url":"data:x"}}]}]}`, "messages[0].content[0].image_url"},
+		{`{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"file:///etc/passwd"}}],"content":"x"}]}`, "messages[0].content"},
 		{`{"model":"m","messages":[{"role":"tool","content":"x"}]}`, "messages[0].tool_call_id"},
 		{`{"model":"m","messages":[{"role":"assistant","content":null}]}`, "messages[0].content"},
 		{`{"model":"m","messages":[{"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f"}}]}]}`, "messages[0].tool_calls[0]"},
@@ -94,6 +96,8 @@ func TestBadRequests(t *testing.T) {
 		{with(`"reasoning_effort":"extreme"`), "reasoning_effort"}, {with(`"tools":{}`), "tools"}, {with(`"tools":[{"type":"function"}]`), "tools[0]"}, {with(`"tools":[{"type":"custom","custom":{}}]`), "tools[0]"},
 		{with(`"tool_choice":"required"`), "tool_choice"}, {with(`"tool_choice":{"type":"function","function":{"name":"g"}}`), "tool_choice"}, {with(`"tool_choice":{"type":"custom"}`), "tool_choice"},
 		{with(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"g"}}]}}`), "tool_choice.allowed_tools.tools"},
+		{with(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[` +
+			strings.Repeat(`{"type":"function","function":{"name":"f"}},`, maxTools) + `{"type":"function","function":{"name":"f"}}]}}`), "tool_choice.allowed_tools.tools"},
 		{with(`"modalities":["text","audio"]`), "modalities"}, {with(`"audio":{}`), "audio"}, {with(`"web_search_options":{}`), "web_search_options"}, {with(`"functions":[]`), "functions"}, {with(`"functions":[{"name":"f"}],"function_call":{"name":"g"}`), "function_call"}, {with(`"functions":[{"name":"f"}],"tools":[]`), "functions"},
 		{`{"model":"m","messages":[{"role":"function","name":"f","content":"7"}]}`, "messages[0].role"}, {with(`"function_call":"auto"`), "function_call"},
 		{with(`"metadata":` + strings.Repeat("[", 300) + strings.Repeat("]", 300)), ""},

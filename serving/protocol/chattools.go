@@ -142,6 +142,9 @@ func (r *chatReader) allowTools(choice []byte) error {
 	}
 	e := scan.Array(list)
 	for e.Next() {
+		if len(allowed) == maxTools {
+			return invalid(name+".tools", "There are more than %d tools.", maxTools)
+		}
 		_, fn := typed(e.Value)
 		if err := r.declared(name+".tools", fn); err != nil {
 			return err

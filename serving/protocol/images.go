@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"millrace/internal/fault"
 	"millrace/serving/engine/scan"
 )
 
-// maxRemoteImages bounds the images of one request that are fetched for it.
-const maxRemoteImages = 16
+// Limits of the images of one request that are fetched for it.
+const (
+	maxRemoteImages = 16
+	imagesAtOnce    = 4
+)
 
 // imageURL checks the url of an image: the image itself as a data: URL, or an address to fetch it from (FetchImages).
 func (r *chatReader) imageURL(v []byte) error {
@@ -65,12 +69,23 @@ func (q *ChatRequest) FetchImages(ctx context.Context, fetch func(ctx context.Co
 	defer cancel()
 	urls := remoteURLs(q.Body)
 	edits := make([]edit, len(urls))
+	size := atomic.Int64{}
+	size.Store(int64(len(q.Body)))
 	var failed error
 	var once sync.Once
 	var tasks sync.WaitGroup
+	places := make(chan struct{}, imagesAtOnce)
 	for i, url := range urls {
+		places <- struct{}{} // what is fetched needs memory until it is known to fit
+		if ctx.Err() != nil {
+			break
+		}
 		tasks.Go(func() {
+			defer func() { <-places }()
 			image, err := fetch(ctx, text(url))
+			if err == nil && size.Add(int64(len(image))) > MaxBodyBytes {
+				err = fault.New(fault.TooLarge, "The request is larger than %d MiB with its images.", MaxBodyBytes>>20)
+			}
 			if err != nil {
 				once.Do(func() { failed = err })
 				cancel()
@@ -81,15 +96,11 @@ func (q *ChatRequest) FetchImages(ctx context.Context, fetch func(ctx context.Co
 		})
 	}
 	tasks.Wait()
+	if failed == nil {
+		failed = ctx.Err() // the client has gone
+	}
 	if failed != nil {
 		return within("messages", failed)
-	}
-	size := len(q.Body)
-	for _, e := range edits {
-		size += len(e.text)
-	}
-	if size > MaxBodyBytes {
-		return fault.New(fault.TooLarge, "The request is larger than %d MiB with its images.", MaxBodyBytes>>20)
 	}
 	q.Body, q.RemoteImages = rewrite(q.Body, nil, edits), 0
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"millrace/internal/fault"
@@ -58,5 +59,26 @@ func TestImagesThatCannotBeHad(t *testing.T) {
 	}
 	if _, err := DecodeChat([]byte(pictures(many...))); !fault.Is(err, fault.Invalid) {
 		t.Errorf("many: %v", err)
+	}
+}
+
+// What does not fit is not fetched to the last image: each of them needs memory.
+func TestImagesThatDoNotFitAreGivenUp(t *testing.T) {
+	many := make([]string, maxRemoteImages)
+	for i := range many {
+		many[i] = "https://x/1"
+	}
+	q, err := DecodeChat([]byte(pictures(many...)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := []byte("data:image/png;base64," + strings.Repeat("A", 12<<20))
+	var asked atomic.Int64
+	err = q.FetchImages(t.Context(), func(context.Context, string) ([]byte, error) {
+		asked.Add(1)
+		return large, nil
+	})
+	if most := int64(3 + imagesAtOnce); !fault.Is(err, fault.TooLarge) || asked.Load() > most {
+		t.Errorf("%v; %d images were fetched, at most %d", err, asked.Load(), most)
 	}
 }
