@@ -28,6 +28,7 @@ type Part struct {
 
 	open            bool
 	shown, shownLog int // of Text and Logprobs
+	looked          int // of Text: so much of a call's arguments is known not to be whole
 }
 
 // Sink is told how a turn grows: parts open one after another, never two at a time. Every method appends to dst what the
@@ -222,12 +223,21 @@ func (t *Turn) advance(dst []byte, s Sink) []byte {
 			p.shown, p.shownLog = len(p.Text), len(p.Logprobs)
 		}
 		last := i == len(t.Parts)-1
-		if t.Finish == "" && (last || p.Kind == Call && !wholeObject(p.Text)) {
+		if t.Finish == "" && (last || p.Kind == Call && !p.whole()) {
 			return dst
 		}
 		dst = s.Close(dst, i, p)
 	}
 	return dst
+}
+
+// whole reports whether a call's arguments are whole. They are looked at once for each time that they grew.
+func (p *Part) whole() bool {
+	if p.looked > 0 && p.looked == len(p.Text) {
+		return false
+	}
+	p.looked = len(p.Text)
+	return wholeObject(p.Text)
 }
 
 // wholeObject reports whether the inside of a JSON string holds a whole JSON object.

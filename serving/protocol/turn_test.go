@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -90,5 +91,28 @@ func TestTurnTellsTheStopSequence(t *testing.T) {
 		if string(turn.Stop) != want || turn.Finish != "stop" {
 			t.Errorf("%s: stop %q, finish %q", raw, turn.Stop, turn.Finish)
 		}
+	}
+}
+
+// A call that is never whole must not be read again with each piece of the call behind it.
+func TestACallThatIsNotWholeIsReadOnce(t *testing.T) {
+	var turn Turn
+	turn.Reset(&AnswerParams{ID: "answer"})
+	add := func(event string) {
+		if _, _, err := turn.Add(nil, []byte(event), Silent{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(calls2(tool(0, "c1", "f", `{"a":{"b":"`+strings.Repeat("x", 1<<20)+`"}`), tool(1, "c2", "g", "")))
+	piece := calls2(tool(1, "", "", "1"))
+	const pieces, most = 50, 1 << 20 // reading the call takes as many bytes as it has
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range pieces {
+		add(piece)
+	}
+	runtime.ReadMemStats(&after)
+	if spent := after.TotalAlloc - before.TotalAlloc; spent > most {
+		t.Errorf("%d pieces cost %d bytes", pieces, spent)
 	}
 }
