@@ -14,39 +14,56 @@ const (
 		`"required":["input"],"additionalProperties":false}`
 )
 
+// maxCustomSearch is how far into the arguments the input is looked for, in bytes: with each piece anew.
+const maxCustomSearch = 16 << 10
+
 // CustomInput finds the input of a custom tool in the arguments of the function that stands for it, piece by piece. The
 // zero value is ready.
 type CustomInput struct {
-	raw   []byte // the arguments so far, as JSON
-	at    int    // how much of the input was given
-	found bool
-	ended bool
+	raw    []byte // the arguments so far, as JSON
+	at     int    // how much of the input was given
+	found  bool
+	missed bool // it is not where it is looked for
+	ended  bool
 }
 
 // Add takes in more of the arguments, the inside of a JSON string, and appends what that adds to the input: the inside of a
 // JSON string too. An escape that has not come whole waits for its rest.
 func (x *CustomInput) Add(dst, args []byte) []byte {
 	x.raw = scan.Unquote(x.raw, args)
-	if !x.found && !x.find() || x.ended {
+	if !x.found && !x.missed {
+		x.found = x.find(x.raw[:min(len(x.raw), maxCustomSearch)])
+		x.missed = !x.found && len(x.raw) >= maxCustomSearch
+	}
+	if !x.found || x.ended {
 		return dst
 	}
-	from := x.at
 	for x.at < len(x.raw) {
 		switch c := x.raw[x.at]; {
 		case c == '"':
 			x.ended = true
-			return append(dst, x.raw[from:x.at]...)
+			return dst
+		case c < ' ': // models leave control characters and backslashes as they are
+			quoted := scan.Quote(nil, string(c))
+			dst = append(dst, quoted[1:len(quoted)-1]...)
+			x.at++
 		case c != '\\':
+			dst = append(dst, c)
 			x.at++
 		default:
 			n := escapeLength(x.raw[x.at:])
 			if n == 0 {
-				return append(dst, x.raw[from:x.at]...)
+				return dst
 			}
+			escape := x.raw[x.at : x.at+n]
+			if !cleanText(escape) {
+				n, escape = 1, []byte(`\\`)
+			}
+			dst = append(dst, escape...)
 			x.at += n
 		}
 	}
-	return append(dst, x.raw[from:x.at]...)
+	return dst
 }
 
 // Rest appends what is left at the end: a model that gave no object with an input meant all that it gave.
@@ -59,38 +76,38 @@ func (x *CustomInput) Rest(dst []byte) []byte {
 }
 
 // find looks for the member's string, whose rest may not have come yet.
-func (x *CustomInput) find() bool {
-	i := scan.Space(x.raw, 0)
-	if i >= len(x.raw) || x.raw[i] != '{' {
+func (x *CustomInput) find(raw []byte) bool {
+	i := scan.Space(raw, 0)
+	if i >= len(raw) || raw[i] != '{' {
 		return false
 	}
 	for i++; ; i++ {
-		if i = scan.Space(x.raw, i); i >= len(x.raw) || x.raw[i] != '"' {
+		if i = scan.Space(raw, i); i >= len(raw) || raw[i] != '"' {
 			return false
 		}
-		end := scan.String(x.raw, i)
+		end := scan.String(raw, i)
 		if end < 0 {
 			return false
 		}
-		key := x.raw[i+1 : end-1]
-		if i = scan.Space(x.raw, end); i >= len(x.raw) || x.raw[i] != ':' {
+		key := raw[i+1 : end-1]
+		if i = scan.Space(raw, end); i >= len(raw) || raw[i] != ':' {
 			return false
 		}
-		i = scan.Space(x.raw, i+1)
+		i = scan.Space(raw, i+1)
 		if string(key) == customInput {
-			if i >= len(x.raw) || x.raw[i] != '"' {
+			if i >= len(raw) || raw[i] != '"' {
 				return false
 			}
-			x.found, x.at = true, i+1
+			x.at = i + 1
 			return true
 		}
-		if i >= len(x.raw) {
+		if i >= len(raw) {
 			return false
 		}
-		if end = scan.Value(x.raw, i); end < 0 {
+		if end = scan.Value(raw, i); end < 0 {
 			return false
 		}
-		if i = scan.Space(x.raw, end); i >= len(x.raw) || x.raw[i] != ',' {
+		if i = scan.Space(raw, end); i >= len(raw) || raw[i] != ',' {
 			return false
 		}
 	}

@@ -2,6 +2,8 @@ package protocol
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -14,6 +16,9 @@ func TestCustomInput(t *testing.T) {
 		`{"input":"\ud83d\ude00 \u00e9 😀"}`:                   "😀 é 😀",
 		`{"input":""}`:                                        "",
 		`{"input":"cut off`:                                   "cut off",
+		"{\"input\":\"a\nb\tc\"}":                             "a\nb\tc", // models leave control characters as they are
+		`{"input":"C:\qu \u12\"x\""}`:                         `C:\qu \u12"x"`,
+		`{"input":"\ud83dx"}`:                                 "\ufffdx",
 		`not an object`:                                       "not an object",
 		`{"code":"x"}`:                                        `{"code":"x"}`,
 		``:                                                    "",
@@ -35,6 +40,23 @@ func TestCustomInput(t *testing.T) {
 			}
 			if got != want {
 				t.Errorf("%s cut at %d: %q, want %q", args, cut, got, want)
+			}
+		}
+	}
+}
+
+// However long the arguments are and however they come, the input is the same.
+func TestCustomInputOfLongArguments(t *testing.T) {
+	long := strings.Repeat("x", 2*maxCustomSearch)
+	for args, want := range map[string]string{`{\"input\":\"` + long + `\"}`: long, `{\"a\":\"` + long + `\",\"input\":\"y\"}`: `{\"a\":\"` + long + `\",\"input\":\"y\"}`} {
+		for _, size := range []int{len(args), 100} {
+			var x CustomInput
+			var got []byte
+			for piece := range slices.Chunk([]byte(args), size) {
+				got = x.Add(got, piece)
+			}
+			if got = x.Rest(got); string(got) != want {
+				t.Errorf("in pieces of %d: %.40q of %d bytes, want %.40q of %d", size, got, len(got), want, len(want))
 			}
 		}
 	}
