@@ -22,8 +22,8 @@ const agentLimit = 2 * time.Minute
 // agentTask is what every agent is asked.
 const agentTask = "Print a word with your shell, then tell me which word it was."
 
-// agents is a folder with the coding agents in it. Not `npm ci`: it wants every platform's program in the lock file, and
-// not all of them are published. Install scripts only link the programs, which are called directly.
+// agents is a folder with the coding agents in it. Not `npm ci`: it wants every platform's program in the lock file, which
+// lacks those that npm could not find (OpenCode's but for Linux on x64). Install scripts only link the programs, which are called directly.
 var agents = sync.OnceValues(func() (string, error) {
 	pins := filepath.Join(sdk, "agents", "package-lock.json")
 	return installed("test-agents", pins, func(dir string) [][]string {
