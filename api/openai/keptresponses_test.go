@@ -223,6 +223,7 @@ func TestConversations(t *testing.T) {
 	if got := messages(t, e); got != `[{"role":"user","content":"zero"},{"role":"user","content":"one"},{"role":"assistant","content":"Hello."},{"role":"user","content":"two"}]` {
 		t.Fatal(got)
 	}
+	s.bad(400, "POST", path+"/items", "{\"items\":[{\"role\":\"user\",\"content\":\"\xff\"}]}")
 	list := s.good("GET", path+"/items?order=asc", "")
 	if n := len(list["data"].([]any)); n != 5 || list["has_more"] != false {
 		t.Fatalf("%d items: %v", n, list)
