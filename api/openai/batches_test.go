@@ -7,8 +7,10 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -49,7 +51,7 @@ func newFiles(t *testing.T) *stand {
 	e := echo.New()
 	(&openai.API{Gate: s.Gate, Door: inference.Door{Auth: who, Clock: clock.System}, Models: s.Models, Prices: pricelist{},
 		Batches: batch.New(d, clock.System, openai.BatchEndpoints(nil))}).Register(e)
-	return &stand{Stand: s, url: gatetest.Serve(t, e), t: t}
+	return &stand{Stand: s, url: gatetest.Serve(t, e), t: t, handler: e}
 }
 
 type quiet struct{}
@@ -123,6 +125,31 @@ func TestUploads(t *testing.T) {
 	// Only what was good is there.
 	if _, body := s.do("GET", "/v1/files", ""); strings.Count(string(body), `"object":"file"`) != 4 {
 		t.Errorf("%s", body)
+	}
+}
+
+// deadlines notes when reading has to end.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error {
+	d.set = append(d.set, t)
+	return nil
+}
+
+// A client that sends nothing any more does not keep its upload for ever.
+func TestUploadsHaveADeadline(t *testing.T) {
+	s := newFiles(t)
+	body, contentType := form(purpose, field{"file", "in.jsonl", "x"})
+	r := httptest.NewRequest("POST", "/v1/files", strings.NewReader(body))
+	r.Header.Set("Content-Type", contentType)
+	r.Header.Set("Authorization", "Bearer "+goodKey)
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	s.handler.ServeHTTP(w, r)
+	if w.Code != 200 || len(w.set) != 2 || time.Until(w.set[0]) > time.Hour || time.Until(w.set[0]) < 50*time.Minute || !w.set[1].IsZero() {
+		t.Errorf("%d %v", w.Code, w.set)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"millrace/api/inference"
 	"millrace/internal/fault"
@@ -62,7 +63,7 @@ func (a *API) changeConversation(w http.ResponseWriter, r *http.Request, parts [
 		Items    json.RawMessage `json:"items"`
 	}
 	if len(body) > 0 {
-		if err := json.Unmarshal(body, &in); err != nil {
+		if err := json.Unmarshal(body, &in); err != nil || !utf8.Valid(body) {
 			return fault.New(fault.Invalid, "The request body must be a JSON object.").WithCode("invalid_json")
 		}
 	}

@@ -13,6 +13,9 @@ import (
 	"millrace/serving/batch"
 )
 
+// uploadTime is how long an upload may take; the file of one that takes longer would be swept.
+const uploadTime = time.Hour
+
 // uploadFile takes a file in. The form's parts may come in any order; the file goes to the database as it comes.
 func (a *API) uploadFile(w http.ResponseWriter, r *http.Request) error {
 	caller, err := a.Door.Authenticate(r)
@@ -22,6 +25,9 @@ func (a *API) uploadFile(w http.ResponseWriter, r *http.Request) error {
 	if r.ContentLength > batch.MaxFileBytes+formOverhead {
 		return batch.TooLarge()
 	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(a.Door.Clock.Now().Add(uploadTime)) // a writer without deadlines does without
+	defer control.SetReadDeadline(time.Time{})
 	r.Body = http.MaxBytesReader(nil, r.Body, batch.MaxFileBytes+formOverhead)
 	parts, err := r.MultipartReader()
 	if err != nil {

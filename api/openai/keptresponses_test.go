@@ -223,6 +223,7 @@ func TestConversations(t *testing.T) {
 	if got := messages(t, e); got != `[{"role":"user","content":"zero"},{"role":"user","content":"one"},{"role":"assistant","content":"Hello."},{"role":"user","content":"two"}]` {
 		t.Fatal(got)
 	}
+	s.bad(400, "POST", path+"/items", "{\"items\":[{\"role\":\"user\",\"content\":\"\xff\"}]}")
 	list := s.good("GET", path+"/items?order=asc", "")
 	if n := len(list["data"].([]any)); n != 5 || list["has_more"] != false {
 		t.Fatalf("%d items: %v", n, list)
@@ -416,5 +417,61 @@ func TestSocketsEndWithTheGateway(t *testing.T) {
 	}
 	if err := <-drained; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What is prepared and not generated takes a request from the key's limits, like any other.
+func TestWarmingTakesFromTheLimits(t *testing.T) {
+	s := newKept(t, engine.VLLM, gatetest.NewEngine(t, gatetest.Stream(says("OK."))))
+	limited := s.Caller
+	limited.Key, limited.RPM = ids.New(), 1
+	s.api.Door.Auth.(people)["mk_limited"] = limited
+	c := s.dial("mk_limited")
+	if _, code := c.ask(createEvent + `"generate":false,"input":"x"}`); code != "" {
+		t.Fatal(code)
+	}
+	if _, code := c.ask(createEvent + `"generate":false,"input":"x"}`); code != "rate_limit_exceeded" {
+		t.Fatalf("a second one in the minute: %q", code)
+	}
+}
+
+// One organization cannot take all the places.
+func TestSocketsOfAnOrganizationHaveALimit(t *testing.T) {
+	s := newKept(t, engine.VLLM, gatetest.NewEngine(t, gatetest.Stream(says("OK."))))
+	for range 64 {
+		s.dial(goodKey)
+	}
+	handshake := []string{"Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}
+	if code := s.bad(429, "GET", "/v1/responses", "", handshake...); code != "websocket_limit_exceeded" {
+		t.Error(code)
+	}
+	s.dial("mk_org")
+}
+
+// What a client sends ahead has a limit, in bytes too.
+func TestRequestsThatWaitHaveALimit(t *testing.T) {
+	e, end := held(t)
+	defer end()
+	s := newKept(t, engine.VLLM, e)
+	busy := s.dial(goodKey)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	large := createEvent + `"input":"` + strings.Repeat("x", 20<<20) + `"}`
+	for i, event := range []string{createEvent + `"input":"x"}`, large, large} {
+		if err := busy.conn.Write(ctx, websocket.MessageText, []byte(event)); err != nil {
+			t.Fatal(i, err)
+		}
+		for deadline := time.Now().Add(patience); s.Gate.Running() == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		}
+	}
+	for {
+		_, _, err := busy.conn.Read(ctx)
+		if err == nil {
+			continue
+		}
+		if websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
+			t.Fatalf("40 MiB wait: %v", err)
+		}
+		break
 	}
 }

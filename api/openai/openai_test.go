@@ -55,6 +55,8 @@ type stand struct {
 	url string
 	t   *testing.T
 	api *openai.API // where a test ends it
+
+	handler http.Handler // where a test watches what it does to a connection
 }
 
 // newStand puts the API before engines.

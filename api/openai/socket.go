@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -20,41 +21,47 @@ import (
 	"millrace/serving/protocol"
 	dialect "millrace/serving/protocol/responses"
 	"millrace/serving/responses"
+	"millrace/tenants/limits"
 )
 
 // Limits of WebSockets.
 const (
 	socketLife    = time.Hour // of a connection, as OpenAI has it
 	socketWrite   = time.Minute
-	socketWaiting = 8    // requests that wait for the one before them
+	socketWaiting = 8    // requests that wait for the one before them, together no larger than one body may be
 	maxSockets    = 4096 // of one gateway
+	maxSocketsOrg = 64   // of them, of one organization: each may hold a conversation in memory
 )
 
 // sockets are the open WebSockets. The zero value is ready.
 type sockets struct {
 	mu     sync.Mutex
 	open   map[*socket]bool
+	orgs   map[ids.ID]int // how many of them are an organization's
 	closed bool
 	tasks  sync.WaitGroup
 }
 
 // socket is one connection: its requests are answered one after another.
 type socket struct {
-	api  *API
-	r    *http.Request // of the handshake: it holds the key
-	conn *websocket.Conn
-	ctx  context.Context
-	end  context.CancelFunc // cuts it
-	last responses.Last
-	stop chan struct{} // closed when it is to end after the request that runs
+	api     *API
+	r       *http.Request // of the handshake: it holds the key
+	org     ids.ID
+	conn    *websocket.Conn
+	ctx     context.Context
+	end     context.CancelFunc // cuts it
+	last    responses.Last
+	waiting atomic.Int64  // bytes of requests that wait
+	stop    chan struct{} // closed when it is to end after the request that runs
 }
 
 // socket answers a handshake and then the requests that come, until either side ends it.
 func (a *API) socket(w http.ResponseWriter, r *http.Request) error {
-	if _, err := a.Door.Authenticate(r); err != nil {
+	caller, err := a.Door.Authenticate(r)
+	if err != nil {
 		return err
 	}
-	s := &socket{api: a, r: r, stop: make(chan struct{})}
+	s := &socket{api: a, r: r, org: caller.Org, stop: make(chan struct{})}
 	if err := a.sockets.enter(s); err != nil {
 		return err
 	}
@@ -79,11 +86,15 @@ func (t *sockets) enter(s *socket) error {
 		return fault.New(fault.Unavailable, "This gateway is shutting down. Try again.").WithCode("shutting_down").WithRetryAfter(time.Second)
 	case len(t.open) >= maxSockets:
 		return fault.New(fault.Unavailable, "Too many WebSockets are open just now. Try again.").WithRetryAfter(time.Second)
+	case t.orgs[s.org] >= maxSocketsOrg:
+		return fault.New(fault.Limited, "Your organization has %d WebSockets open here, the most there may be. Try again when one has ended.", maxSocketsOrg).
+			WithCode("websocket_limit_exceeded").WithRetryAfter(time.Second)
 	case t.open == nil:
-		t.open = map[*socket]bool{}
+		t.open, t.orgs = map[*socket]bool{}, map[ids.ID]int{}
 	}
 	s.ctx, s.end = context.WithTimeout(context.Background(), socketLife) // the handshake's would carry the connection's cork
 	t.open[s] = true
+	t.orgs[s.org]++
 	t.tasks.Add(1)
 	return nil
 }
@@ -91,6 +102,9 @@ func (t *sockets) enter(s *socket) error {
 func (t *sockets) leave(s *socket) {
 	t.mu.Lock()
 	delete(t.open, s)
+	if t.orgs[s.org]--; t.orgs[s.org] == 0 {
+		delete(t.orgs, s.org)
+	}
 	t.mu.Unlock()
 	t.tasks.Done()
 }
@@ -135,6 +149,11 @@ func (s *socket) run() {
 			if err != nil {
 				return
 			}
+			size := int64(len(text))
+			if all := s.waiting.Add(size); all > protocol.MaxBodyBytes && all > size {
+				_ = s.conn.Close(websocket.StatusPolicyViolation, "The requests that wait are too large together.")
+				return
+			}
 			select {
 			case requests <- text:
 			case <-s.ctx.Done():
@@ -155,6 +174,7 @@ func (s *socket) run() {
 			_ = s.conn.Close(websocket.StatusGoingAway, "This gateway is shutting down.")
 			return
 		case text := <-requests:
+			s.waiting.Add(-int64(len(text)))
 			if err := s.answer(text); err != nil {
 				s.last.Forget()
 				s.say(err)
@@ -217,8 +237,15 @@ func create(text []byte) (body []byte, generate bool, err error) {
 	return append(body, '}'), generate, nil
 }
 
-// warm answers a request for which nothing is to be generated: what it holds can be continued from.
+// warm answers a request for which nothing is to be generated: what it holds can be continued from. It takes one request
+// from the key's limits, and costs nothing.
 func (s *socket) warm(p *responses.Prepared) error {
+	c := &p.Caller
+	lease, err := s.api.Gate.Limits.Take(c.Key, limits.Limits{RPM: c.RPM, TPM: c.TPM, Concurrency: c.Concurrency}, 0)
+	if err != nil {
+		return err
+	}
+	defer lease.Done(0)
 	model, known := s.api.Models.Model(p.Chat.Model)
 	if !known {
 		return fault.New(fault.NotFound, "The model %q does not exist. GET /v1/models lists those that do.", p.Chat.Model).WithCode("model_not_found").WithParam("model")

@@ -22,10 +22,10 @@ const (
 // ErrPrivate says that a name leads somewhere that customers must not reach through us.
 var ErrPrivate = errors.New("the address is private, local or reserved")
 
-// special are ranges that netip has no word for: carrier NAT, protocol assignments, documentation, benchmarks, reserved;
-// and those of IPv6 that lead to an IPv4 address.
-var special = prefixes("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
-	"203.0.113.0/24", "240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "5f00::/16")
+// special are ranges that netip has no word for: carrier NAT, protocol assignments, documentation, benchmarks, reserved, a
+// cloud's way to its hosts under a public address; and those of IPv6 that lead to an IPv4 address or to a site.
+var special = prefixes("0.0.0.0/8", "100.64.0.0/10", "168.63.129.16/32", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
+	"203.0.113.0/24", "240.0.0.0/4", "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "5f00::/16", "fec0::/10")
 
 func prefixes(list ...string) (out []netip.Prefix) {
 	for _, s := range list {

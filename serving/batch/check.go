@@ -92,7 +92,7 @@ func shown(b []byte) string { return string(bytes.ToValidUTF8(b[:min(len(b), max
 // decode reads the request's body in the endpoint's dialect. own = what is wrong is the request's matter alone: it gets the
 // dialect's error as its result, and the others run.
 func (r *request) decode(e *Endpoint) (asked Asked, own bool, f *fault.Fault) {
-	asked, err := e.Check(r.body)
+	asked, err := guarded(func() (Asked, error) { return e.Check(r.body) })
 	if err != nil {
 		f := *fault.Of(err)
 		if f.Code == "" {

@@ -2,8 +2,12 @@ package batch
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"strings"
 
+	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/usage"
 	"millrace/serving/gate"
@@ -19,6 +23,17 @@ type Endpoint struct {
 	Prepare func(ctx context.Context, id ids.ID, caller keys.Principal, body []byte) (Prepared, error)
 	// Fail is an error of a request as the body of an answer.
 	Fail func(err error, id ids.ID) []byte
+}
+
+// guarded calls a dialect. What makes one panic is one request's fault: nobody else's batch ends for it.
+func guarded[T any](call func() (T, error)) (out T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			slog.Error("batch: a dialect panicked", "panic", p, "stack", string(debug.Stack()))
+			err = fault.Of(fmt.Errorf("batch: panic: %v", p))
+		}
+	}()
+	return call()
 }
 
 // Asked is what a batch needs to know of a request.

@@ -76,12 +76,12 @@ func (a *attempt) ask(ctx context.Context) (*recorder, error) {
 	if f != nil {
 		return nil, f
 	}
-	asked, err := h.endpoint.Prepare(ctx, a.id, caller, r.body)
+	asked, err := guarded(func() (Prepared, error) { return h.endpoint.Prepare(ctx, a.id, caller, r.body) })
 	if err != nil {
 		return nil, err
 	}
 	asked.ID, asked.Caller, asked.Batch, a.say = a.id, caller, true, asked.Say
-	ticket, err := h.runner.Gate.Admit(ctx, asked.Request)
+	ticket, err := guarded(func() (*gate.Ticket, error) { return h.runner.Gate.Admit(ctx, asked.Request) })
 	if err != nil {
 		return nil, err
 	}

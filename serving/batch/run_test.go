@@ -1,6 +1,7 @@
 package batch_test
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"strings"
@@ -10,12 +11,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"millrace/api/openai"
 	"millrace/db"
 	"millrace/internal/fault"
+	"millrace/internal/ids"
 	"millrace/internal/usage"
 	"millrace/serving/batch"
 	"millrace/serving/engine"
 	"millrace/serving/gate/gatetest"
+	"millrace/tenants/keys"
 )
 
 var direct = gatetest.Options{Direct: true, Placed: true}
@@ -296,6 +300,35 @@ func TestALineWhoseEngineFails(t *testing.T) {
 	}
 	if len(seen) != 4 || len(s.Log.Events()) != 4 {
 		t.Errorf("%d attempts of %d ids", len(s.Log.Events()), len(seen))
+	}
+}
+
+// A request that makes a dialect panic fails by itself: the gateway lives, and so does the rest of the batch.
+func TestALineThatMakesADialectPanic(t *testing.T) {
+	w := newWorld(t)
+	e := gatetest.NewEngine(t, gatetest.Stream(said))
+	s := gatetest.New(t, direct, e)
+	w.gateway(s, func(o *batch.Options) {
+		evil := func(body []byte) {
+			if bytes.Contains(body, []byte("seed")) {
+				panic("evil")
+			}
+		}
+		endpoints := openai.BatchEndpoints(nil)
+		for i := range endpoints {
+			check, prepare := endpoints[i].Check, endpoints[i].Prepare
+			endpoints[i].Check = func(body []byte) (batch.Asked, error) { evil(body); return check(body) }
+			endpoints[i].Prepare = func(ctx context.Context, id ids.ID, caller keys.Principal, body []byte) (batch.Prepared, error) {
+				evil(body)
+				return prepare(ctx, id, caller, body)
+			}
+		}
+		o.Store = batch.New(w.db, w.clock, endpoints)
+	})
+	b := w.create(request("r1", "") + "\n" + request("r2", `,"seed":1`) + "\n" + request("r3", ""))
+	b = w.status(b.ID, batch.Completed)
+	if a := w.answers(b.ErrorFileID)["r2"]; b.Completed != 2 || b.Failed != 1 || a.Response == nil || a.Response.Status != 500 || bytes.Contains(a.Response.Body, []byte("evil")) {
+		t.Errorf("%+v %+v", b, a.Response)
 	}
 }
 

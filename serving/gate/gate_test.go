@@ -6,14 +6,18 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"millrace/internal/fault"
+	"millrace/internal/ids"
 	"millrace/internal/money"
 	"millrace/internal/usage"
+	"millrace/serving/gate"
 	"millrace/serving/gate/gatetest"
+	"millrace/serving/protocol"
 	"millrace/serving/protocol/streamtest"
 )
 
@@ -222,4 +226,37 @@ func TestTheLogIsNotReady(t *testing.T) {
 	if answer, body, _ := post(t, s, request("")); answer.StatusCode != 503 || e.Requests() != 0 {
 		t.Errorf("%d %s", answer.StatusCode, body)
 	}
+}
+
+// What a request took before a panic lets it in nowhere is given back: its place, its hold, its share of the key's limits.
+func TestAPanicWhileARequestIsLetInLeavesNothing(t *testing.T) {
+	s := gatetest.New(t, gatetest.Options{Direct: true}, gatetest.NewEngine(t, gatetest.Stream(good)))
+	s.Caller.Concurrency = 1
+	router := s.Gate.Router
+	s.Gate.Router = nil // asked last
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		_, _ = admit(t, s)
+	}()
+	s.Gate.Router = router
+	ticket, err := admit(t, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ticket.Serve(t.Context(), httptest.NewRecorder()); err != nil || s.Gate.Running() != 0 {
+		t.Errorf("%v, %d run", err, s.Gate.Running())
+	}
+}
+
+func admit(t *testing.T, s *gatetest.Stand) (*gate.Ticket, error) {
+	t.Helper()
+	chat, err := protocol.DecodeChat([]byte(request("")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Gate.Admit(t.Context(), gate.Request{ID: ids.New(), Caller: s.Caller, Chat: chat, Dialect: &gatetest.Dialect})
 }

@@ -91,13 +91,27 @@ func (g *Gate) Admit(ctx context.Context, req Request) (*Ticket, error) {
 	}
 	t := &Ticket{gate: g, req: req, start: g.Clock.Now(), scratch: scratches.Get().(*scratch)}
 	t.body.text, t.meter.kept = t.scratch.body, t.scratch.kept
+	admitted := false
+	defer func() { // after a panic, too: nothing stays held for a request that nobody serves
+		if !admitted {
+			t.turnAway()
+		}
+	}()
 	if err := t.admit(ctx); err != nil {
-		t.lease.Cancel()
-		t.release()
-		g.leave()
 		return nil, err
 	}
+	admitted = true
 	return t, nil
+}
+
+// turnAway gives back what a request took that is not let in.
+func (t *Ticket) turnAway() {
+	t.lease.Cancel()
+	if t.hold != nil {
+		t.hold.Settle(0)
+	}
+	t.release()
+	t.gate.leave()
 }
 
 func (t *Ticket) admit(ctx context.Context) (err error) {
@@ -139,14 +153,10 @@ func (t *Ticket) admit(ctx context.Context) (err error) {
 		return err
 	}
 	if err := t.prepare(ctx); err != nil {
-		t.hold.Settle(0)
 		return err
 	}
-	if t.booking, err = t.pick(); err != nil {
-		t.hold.Settle(0)
-		return err
-	}
-	return nil
+	t.booking, err = t.pick()
+	return err
 }
 
 // images fetches what the request names by address. It comes after the hold: who cannot pay makes us fetch nothing.
@@ -212,7 +222,7 @@ func (t *Ticket) estimate() int64 {
 
 // takeHold holds the dearest that the prompt can cost and the first slice of the answer, at the dearest tier that a prompt
 // of its bound can fall in.
-func (t *Ticket) takeHold(ctx context.Context) (err error) {
+func (t *Ticket) takeHold(ctx context.Context) error {
 	chat, n := t.req.Chat, int64(t.req.Chat.N)
 	total, first := n*chat.MaxTokens, int64(sliceTokens)
 	if chat.MaxTokens == 0 && chat.Task != protocol.TaskEmbedding {
@@ -230,7 +240,10 @@ func (t *Ticket) takeHold(ctx context.Context) (err error) {
 	}
 	t.held = sum.CeilNano()
 	c := &t.req.Caller
-	t.hold, err = t.gate.Budgets.Hold(ctx, Payer{Org: c.Org, Project: c.Project, Key: c.Key, TimeZone: c.TimeZone}, t.held)
+	hold, err := t.gate.Budgets.Hold(ctx, Payer{Org: c.Org, Project: c.Project, Key: c.Key, TimeZone: c.TimeZone}, t.held)
+	if err == nil {
+		t.hold = hold
+	}
 	return err
 }
 

@@ -98,8 +98,11 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 }
 
 // DecodeBuilt checks a body that another dialect has built of a request that it has checked to be JSON. That dialect may
-// allow more stop sequences than OpenAI's.
+// allow more stop sequences than OpenAI's. What it has added of earlier turns counts in the size.
 func DecodeBuilt(body []byte) (*ChatRequest, error) {
+	if len(body) > MaxBodyBytes {
+		return nil, fault.New(fault.TooLarge, "The request is larger than %d MiB with all that it continues from.", MaxBodyBytes>>20)
+	}
 	return (&chatReader{req: &ChatRequest{Body: body, N: 1, TextBytes: -1}, stops: MaxBuiltStops, known: chatMembers}).decode()
 }
 

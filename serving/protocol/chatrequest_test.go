@@ -235,3 +235,16 @@ func BenchmarkDecodeChat(b *testing.B) {
 		}
 	}
 }
+
+func TestBuiltBodiesHaveTheLimitOfBodies(t *testing.T) {
+	built := with(`"top_k":5`)
+	for _, tt := range []struct {
+		bytes int
+		kind  fault.Kind
+	}{{MaxBodyBytes, 0}, {MaxBodyBytes + 1, fault.TooLarge}} {
+		body := built + strings.Repeat(" ", tt.bytes-len(built))
+		if _, err := DecodeBuilt([]byte(body)); (err != nil) != (tt.kind != 0) || err != nil && !fault.Is(err, tt.kind) {
+			t.Errorf("%d bytes: %v", tt.bytes, err)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,8 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-
-	"millrace/internal/ids"
 )
 
 // scriptedEngine is an OpenAI-compatible engine that plays a model for one agent: it calls the agent's shell, and then says
@@ -39,7 +38,7 @@ var shells = map[string]func(command string) any{
 
 func startScriptedEngine(t *testing.T) *scriptedEngine {
 	t.Helper()
-	e := &scriptedEngine{first: "mill" + ids.New().String()[:8], second: "race" + ids.New().String()[:8]}
+	e := &scriptedEngine{first: "mill" + rand.Text(), second: "race" + rand.Text()}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"object":"list","data":[{"id":"scripted","object":"model","max_model_len":200000}]}`)

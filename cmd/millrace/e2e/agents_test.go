@@ -22,8 +22,8 @@ const agentLimit = 2 * time.Minute
 // agentTask is what every agent is asked.
 const agentTask = "Print a word with your shell, then tell me which word it was."
 
-// agents is a folder with the coding agents in it. Not `npm ci`: it wants every platform's program in the lock file, and
-// not all of them are published. Install scripts only link the programs, which are called directly.
+// agents is a folder with the coding agents in it. Not `npm ci`: it wants every platform's program in the lock file, which
+// lacks those that npm could not find (OpenCode's but for Linux on x64). Install scripts only link the programs, which are called directly.
 var agents = sync.OnceValues(func() (string, error) {
 	pins := filepath.Join(sdk, "agents", "package-lock.json")
 	return installed("test-agents", pins, func(dir string) [][]string {
@@ -171,9 +171,9 @@ func TestAgentsFinishAToolLoop(t *testing.T) {
 				t.Errorf("the engine called the shell %d times and had %d results", engine.calls.Load(), engine.answers.Load())
 			}
 			var rows []usageRow
-			eventually(t, "every turn is billed", func() bool { rows = mine.billed(t); return int64(len(rows)) >= turns })
+			eventually(t, "every turn is billed", func() bool { rows = mine.billed(t); return int64(len(rows)) >= max(turns, 2) })
 			for _, r := range rows {
-				if r.Dialect != a.dialect || r.Ending != "complete" || r.Status != http.StatusOK {
+				if r.Dialect != a.dialect || r.Ending != "complete" || r.Status != http.StatusOK || r.Output == 0 {
 					t.Errorf("billed %+v", r)
 				}
 			}

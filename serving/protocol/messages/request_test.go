@@ -215,6 +215,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{asking(used + `,{"role":"user","content":[{"type":"tool_result","tool_use_id":"other","content":"x"}]}`), "messages[2].content[0].tool_use_id"},
 		{asking(used + `,{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"x"},{"type":"tool_result","tool_use_id":"c1","content":"x"}]}`), "messages[2].content[1].tool_use_id"},
 		{asking(`{"role":"user","content":[{"type":"tool_result","content":"x"}]}`), "messages[0].content[0].tool_use_id"},
+		{asking(`{"role":"user","content":[{"type":"search_result","source":"s","title":"t","content":[{"type":"search_result","source":"s","title":"t","content":"x"}]}]}`), "messages[0].content[0].content[0].type"},
 		{asking(used + `,{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":[{"type":"audio"}]}]}`), "messages[2].content[0].content[0].type"},
 		{asking(used + `,{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","is_error":"yes"}]}`), "messages[2].content[0].is_error"},
 		{asking(used), "messages[1]"},

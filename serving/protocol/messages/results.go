@@ -122,6 +122,31 @@ func (r *reader) resultContent(v []byte, at spot) (texts [][]byte, images []part
 	return texts, images, err
 }
 
+// searchContent reads what a search result says: text only, so that blocks are never in one another without end.
+func (r *reader) searchContent(v []byte) (texts [][]byte, err error) {
+	switch {
+	case v == nil:
+		return nil, nil
+	case isString(v):
+		return [][]byte{v[1 : len(v)-1]}, nil
+	}
+	err = list(v, maxBlocks, func(_ int, raw []byte) error {
+		b, err := r.readBlock(raw)
+		if err != nil {
+			return err
+		}
+		if string(b.kind) != "text" {
+			return unsupported("type", "A search result holds text only, not %s.", clip(b.kind))
+		}
+		t, err := textOf(&b)
+		if len(t) > 0 {
+			texts = append(texts, t)
+		}
+		return err
+	})
+	return texts, err
+}
+
 // document makes text of a document that is text, or of a search result: its title, where it is from, what it says.
 func (r *reader) document(b *block) ([]byte, error) {
 	var pieces [][]byte
@@ -142,11 +167,8 @@ func (r *reader) document(b *block) ([]byte, error) {
 		if err := add("source", b.source); err != nil {
 			return nil, err
 		}
-		texts, images, err := r.resultContent(b.content, spot{})
-		if err == nil && len(images) > 0 {
-			err = unsupported("content", "A search result holds text only.")
-		}
-		return bytes.Join(append(pieces, texts...), blockGap), err
+		texts, err := r.searchContent(b.content)
+		return bytes.Join(append(pieces, texts...), blockGap), within("content", err)
 	}
 	if err := add("context", b.context); err != nil {
 		return nil, err
