@@ -155,28 +155,42 @@ func (q *Queries) ConversationItemPosition(ctx context.Context, arg Conversation
 }
 
 const conversationItems = `-- name: ConversationItems :many
-SELECT item FROM conversation_items WHERE org_id = $1 AND conversation_id = $2 ORDER BY position LIMIT $3
+SELECT item, bytes FROM (
+  SELECT position, item, sum(octet_length(item)) OVER (ORDER BY position)::bigint AS bytes FROM conversation_items WHERE org_id = $1 AND conversation_id = $2
+) counted WHERE bytes - octet_length(item) <= $3::bigint ORDER BY position LIMIT $4
 `
 
 type ConversationItemsParams struct {
 	OrgID          ids.ID
 	ConversationID ids.ID
+	MaxBytes       int64
 	MaxRows        int32
 }
 
-func (q *Queries) ConversationItems(ctx context.Context, arg ConversationItemsParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, conversationItems, arg.OrgID, arg.ConversationID, arg.MaxRows)
+type ConversationItemsRow struct {
+	Item  string
+	Bytes int64
+}
+
+// No more of them once they have more than so many bytes.
+func (q *Queries) ConversationItems(ctx context.Context, arg ConversationItemsParams) ([]ConversationItemsRow, error) {
+	rows, err := q.db.Query(ctx, conversationItems,
+		arg.OrgID,
+		arg.ConversationID,
+		arg.MaxBytes,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []string
+	var items []ConversationItemsRow
 	for rows.Next() {
-		var item string
-		if err := rows.Scan(&item); err != nil {
+		var i ConversationItemsRow
+		if err := rows.Scan(&i.Item, &i.Bytes); err != nil {
 			return nil, err
 		}
-		items = append(items, item)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -387,13 +401,15 @@ func (q *Queries) ResponseByID(ctx context.Context, arg ResponseByIDParams) (Res
 
 const responseChain = `-- name: ResponseChain :many
 WITH RECURSIVE chain AS (
-  SELECT r.id, r.previous_id, r.conversation_id, r.status, r.input, r.response, 1 AS depth FROM responses r
+  SELECT r.id, r.previous_id, r.conversation_id, r.status, r.input, r.response, 1 AS depth,
+    (octet_length(r.input) + octet_length(r.response))::bigint AS bytes FROM responses r
   WHERE r.org_id = $1 AND r.project_id = $2 AND r.id = $3 AND r.expires_at > $4::timestamptz
   UNION ALL
-  SELECT r.id, r.previous_id, r.conversation_id, r.status, r.input, r.response, c.depth + 1 FROM chain c JOIN responses r ON r.id = c.previous_id
-  WHERE r.org_id = $1 AND r.project_id = $2 AND r.expires_at > $4::timestamptz AND c.depth < $5::int
+  SELECT r.id, r.previous_id, r.conversation_id, r.status, r.input, r.response, c.depth + 1,
+    c.bytes + octet_length(r.input) + octet_length(r.response) FROM chain c JOIN responses r ON r.id = c.previous_id
+  WHERE r.org_id = $1 AND r.project_id = $2 AND r.expires_at > $4::timestamptz AND c.depth < $5::int AND c.bytes <= $6::bigint
 )
-SELECT id, previous_id, status, input, response FROM chain ORDER BY depth DESC
+SELECT id, previous_id, status, input, response, bytes FROM chain ORDER BY depth DESC
 `
 
 type ResponseChainParams struct {
@@ -402,6 +418,7 @@ type ResponseChainParams struct {
 	ID        ids.ID
 	Now       time.Time
 	MaxDepth  int32
+	MaxBytes  int64
 }
 
 type ResponseChainRow struct {
@@ -410,9 +427,10 @@ type ResponseChainRow struct {
 	Status     string
 	Input      string
 	Response   string
+	Bytes      int64
 }
 
-// A response and those before it, oldest first.
+// A response and those before it, oldest first; no more of them once they have more than so many bytes.
 func (q *Queries) ResponseChain(ctx context.Context, arg ResponseChainParams) ([]ResponseChainRow, error) {
 	rows, err := q.db.Query(ctx, responseChain,
 		arg.OrgID,
@@ -420,6 +438,7 @@ func (q *Queries) ResponseChain(ctx context.Context, arg ResponseChainParams) ([
 		arg.ID,
 		arg.Now,
 		arg.MaxDepth,
+		arg.MaxBytes,
 	)
 	if err != nil {
 		return nil, err
@@ -434,6 +453,7 @@ func (q *Queries) ResponseChain(ctx context.Context, arg ResponseChainParams) ([
 			&i.Status,
 			&i.Input,
 			&i.Response,
+			&i.Bytes,
 		); err != nil {
 			return nil, err
 		}

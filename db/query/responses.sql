@@ -9,15 +9,17 @@ SELECT id, created_at, status, previous_id, conversation_id, input, response, ba
 WHERE org_id = $1 AND project_id = $2 AND id = $3 AND expires_at > sqlc.arg(now)::timestamptz;
 
 -- name: ResponseChain :many
--- A response and those before it, oldest first.
+-- A response and those before it, oldest first; no more of them once they have more than so many bytes.
 WITH RECURSIVE chain AS (
-  SELECT r.id, r.previous_id, r.conversation_id, r.status, r.input, r.response, 1 AS depth FROM responses r
+  SELECT r.id, r.previous_id, r.conversation_id, r.status, r.input, r.response, 1 AS depth,
+    (octet_length(r.input) + octet_length(r.response))::bigint AS bytes FROM responses r
   WHERE r.org_id = sqlc.arg(org_id) AND r.project_id = sqlc.arg(project_id) AND r.id = sqlc.arg(id) AND r.expires_at > sqlc.arg(now)::timestamptz
   UNION ALL
-  SELECT r.id, r.previous_id, r.conversation_id, r.status, r.input, r.response, c.depth + 1 FROM chain c JOIN responses r ON r.id = c.previous_id
-  WHERE r.org_id = sqlc.arg(org_id) AND r.project_id = sqlc.arg(project_id) AND r.expires_at > sqlc.arg(now)::timestamptz AND c.depth < sqlc.arg(max_depth)::int
+  SELECT r.id, r.previous_id, r.conversation_id, r.status, r.input, r.response, c.depth + 1,
+    c.bytes + octet_length(r.input) + octet_length(r.response) FROM chain c JOIN responses r ON r.id = c.previous_id
+  WHERE r.org_id = sqlc.arg(org_id) AND r.project_id = sqlc.arg(project_id) AND r.expires_at > sqlc.arg(now)::timestamptz AND c.depth < sqlc.arg(max_depth)::int AND c.bytes <= sqlc.arg(max_bytes)::bigint
 )
-SELECT id, previous_id, status, input, response FROM chain ORDER BY depth DESC;
+SELECT id, previous_id, status, input, response, bytes FROM chain ORDER BY depth DESC;
 
 -- name: ResponseDelete :execrows
 DELETE FROM responses WHERE org_id = $1 AND project_id = $2 AND id = $3;
@@ -77,7 +79,10 @@ INSERT INTO conversation_items (org_id, conversation_id, position, item_id, item
 SELECT sqlc.arg(org_id), sqlc.arg(conversation_id), unnest(sqlc.arg(positions)::bigint[]), unnest(sqlc.arg(item_ids)::text[]), unnest(sqlc.arg(items)::text[]);
 
 -- name: ConversationItems :many
-SELECT item FROM conversation_items WHERE org_id = $1 AND conversation_id = $2 ORDER BY position LIMIT sqlc.arg(max_rows);
+-- No more of them once they have more than so many bytes.
+SELECT item, bytes FROM (
+  SELECT position, item, sum(octet_length(item)) OVER (ORDER BY position)::bigint AS bytes FROM conversation_items WHERE org_id = $1 AND conversation_id = $2
+) counted WHERE bytes - octet_length(item) <= sqlc.arg(max_bytes)::bigint ORDER BY position LIMIT sqlc.arg(max_rows);
 
 -- name: ConversationItemPosition :one
 SELECT position, item FROM conversation_items WHERE org_id = $1 AND conversation_id = $2 AND item_id = $3;

@@ -137,9 +137,9 @@ func (s *Service) conversationItems(ctx context.Context, c *Call) ([][]byte, err
 	if _, err := s.GetConversation(ctx, c.Caller, id); err != nil {
 		return nil, err
 	}
-	var items []string
+	var items []q.ConversationItemsRow
 	err := s.read(ctx, c.Caller.Org, func(rows *q.Queries) (err error) {
-		items, err = rows.ConversationItems(ctx, q.ConversationItemsParams{OrgID: c.Caller.Org, ConversationID: conversationID(id), MaxRows: maxKeptItems + 1})
+		items, err = rows.ConversationItems(ctx, q.ConversationItemsParams{OrgID: c.Caller.Org, ConversationID: conversationID(id), MaxRows: maxKeptItems + 1, MaxBytes: maxEarlierBytes})
 		return err
 	})
 	switch {
@@ -149,13 +149,15 @@ func (s *Service) conversationItems(ctx context.Context, c *Call) ([][]byte, err
 		return nil, fault.New(fault.Invalid, "The conversation has more than %d items: begin another one.", maxKeptItems).WithParam("conversation")
 	case len(items) == 0:
 		return nil, nil
+	case items[len(items)-1].Bytes > maxEarlierBytes:
+		return nil, earlierTooLarge()
 	}
 	list := []byte{'['}
 	for i, item := range items {
 		if i > 0 {
 			list = append(list, ',')
 		}
-		list = append(list, item...)
+		list = append(list, item.Item...)
 	}
 	return [][]byte{append(list, ']')}, nil
 }

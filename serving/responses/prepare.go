@@ -93,7 +93,7 @@ func (s *Service) chain(ctx context.Context, c *Call) (items [][]byte, err error
 	var rows []q.ResponseChainRow
 	if id != ids.Nil {
 		err = s.read(ctx, c.Caller.Org, func(all *q.Queries) error {
-			rows, err = all.ResponseChain(ctx, q.ResponseChainParams{OrgID: c.Caller.Org, ProjectID: c.Caller.Project, ID: id, Now: s.now(), MaxDepth: maxChain})
+			rows, err = all.ResponseChain(ctx, q.ResponseChainParams{OrgID: c.Caller.Org, ProjectID: c.Caller.Project, ID: id, Now: s.now(), MaxDepth: maxChain, MaxBytes: maxEarlierBytes})
 			return err
 		})
 	}
@@ -102,6 +102,8 @@ func (s *Service) chain(ctx context.Context, c *Call) (items [][]byte, err error
 		return nil, err
 	case len(rows) == 0:
 		return nil, previousNotFound(c.Request.Previous)
+	case rows[0].Bytes > maxEarlierBytes:
+		return nil, earlierTooLarge()
 	case len(rows) == maxChain:
 		return nil, fault.New(fault.Invalid, "The chain of previous responses is longer than %d: send the conversation as input, or compact it.", maxChain).
 			WithParam("previous_response_id")
@@ -115,6 +117,14 @@ func (s *Service) chain(ctx context.Context, c *Call) (items [][]byte, err error
 		items = append(items, []byte(r.Input), dialect.Member([]byte(r.Response), "output"))
 	}
 	return items, nil
+}
+
+// maxEarlierBytes bounds what is read of earlier turns. It is more than engines get: kept responses say their requests' tools
+// again.
+const maxEarlierBytes = 4 * protocol.MaxBodyBytes
+
+func earlierTooLarge() error {
+	return fault.New(fault.TooLarge, "What this request continues from is larger than %d MiB: compact it, or begin anew.", maxEarlierBytes>>20)
 }
 
 func ended(status string) bool { return status != dialect.Queued && status != dialect.InProgress }

@@ -482,7 +482,7 @@ func outboxPage(page ui.Page, o Outbox, g ui.Grid) templ.Component {
 						}()
 					}
 					ctx = templ.InitializeContext(ctx)
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "<strong>No mail server is set.</strong> Whoever sees this page can sign in as these people.")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "<strong>No mail server is set.</strong> Whoever sees this page can sign in as these customers. What mail to other operators says is hidden.")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

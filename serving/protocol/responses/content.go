@@ -10,6 +10,7 @@ import (
 type content struct {
 	role   string // user, assistant, system, developer, or tool
 	text   []byte // all text, as the inside of a string
+	own    bool   // text is memory of its own
 	images int
 	mixed  bool   // parts are written: there are images
 	parts  []byte // elements of the array of parts; of a tool's output its images alone
@@ -73,10 +74,13 @@ func (c *content) say(name string, v []byte, separator string) error {
 	if !isString(v) {
 		return wantType(name, "a string")
 	}
-	if len(c.text) == 0 {
+	switch {
+	case len(c.text) == 0:
 		c.text = inside(v)
-	} else {
-		c.text = join(c.text[:len(c.text):len(c.text)], inside(v), separator)
+	case !c.own: // the first text is the request's own bytes
+		c.text, c.own = join(c.text[:len(c.text):len(c.text)], inside(v), separator), true
+	default:
+		c.text = join(c.text, inside(v), separator)
 	}
 	if c.mixed && c.role == "user" {
 		c.add(append(append([]byte(`{"type":"text","text":`), v...), '}'))

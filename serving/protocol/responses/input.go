@@ -6,6 +6,7 @@ import (
 
 	"millrace/internal/fault"
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol"
 )
 
 // dialogue is the Chat Completions messages in the making. Items of one turn of the model (reasoning, text, calls) become one
@@ -23,6 +24,8 @@ type dialogue struct {
 	turn    turn
 	images  []byte // parts that tool outputs hold: only a user's message can carry them
 	callIDs map[string]bool
+	refs    int    // references so far
+	more    int    // items that declared further tools
 	found   []byte // the item that the latest reference names
 	loose   bool   // items by themselves: an output's call may stand elsewhere
 }
@@ -53,6 +56,9 @@ func (d *dialogue) items(list []byte, own bool) error {
 				item, d.found = d.found, nil
 			}
 			d.keep(item)
+		}
+		if len(d.out) > protocol.MaxBodyBytes || len(d.q.Kept) > protocol.MaxBodyBytes {
+			return fault.New(fault.TooLarge, "The input is larger than %d MiB with what it refers to.", protocol.MaxBodyBytes>>20)
 		}
 	}
 	if i == 0 && own && len(d.before.Items) == 0 && !d.loose {
@@ -108,11 +114,20 @@ func (d *dialogue) read(raw []byte) error {
 	return nil
 }
 
+// Limits of what one item makes of others.
+const (
+	maxReferences = 128
+	maxToolItems  = 32
+)
+
 // moreTools adds the tools that an agent declares in mid-conversation.
 func (d *dialogue) moreTools(raw []byte) error {
 	f, err := fields(raw, "tools")
 	if err != nil || f[0] == nil || d.item < 0 {
 		return err
+	}
+	if d.more++; d.more > maxToolItems {
+		return invalid("type", "More than %d items declare further tools.", maxToolItems)
 	}
 	shown := len(d.q.tools.echo)
 	err = d.q.tools.read(d.q, "tools", f[0])
@@ -129,6 +144,9 @@ func (d *dialogue) reference(raw []byte) error {
 	id := text(f[0])
 	if id == "" {
 		return wantType("id", "an item's id")
+	}
+	if d.refs++; d.refs > maxReferences {
+		return invalid("id", "There are more than %d references: continue from the response or the conversation instead.", maxReferences)
 	}
 	item, err := d.before.find(id)
 	if err != nil {

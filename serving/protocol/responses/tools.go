@@ -193,7 +193,7 @@ const maxFlatName = 64
 
 // flatten gives every tool its flat name: its own, or for one of a namespace a name that nothing else has.
 func (b *toolbox) flatten() {
-	taken := make(map[string]bool, len(b.list))
+	taken, next := make(map[string]bool, len(b.list)), map[string]int{} // next: the number to try for a name that is taken
 	for i := range b.list {
 		if t := &b.list[i]; t.namespace == "" {
 			t.flat = t.name
@@ -205,9 +205,11 @@ func (b *toolbox) flatten() {
 		if t.namespace == "" {
 			continue
 		}
-		t.flat = flatName(t.namespace, t.name)
-		for n := 2; taken[t.flat]; n++ {
+		base := flatName(t.namespace, t.name)
+		t.flat = base
+		for n := max(next[base], 2); taken[t.flat]; n++ {
 			t.flat = flatName(t.namespace, t.name+"_"+strconv.Itoa(n))
+			next[base] = n + 1
 		}
 		taken[t.flat] = true
 	}
