@@ -22,19 +22,16 @@ const (
 	maxGPUs    = 256
 )
 
-// inventory is what this machine is. The JSON form is the file of --inventory.
+// inventory is what this machine is, or is said to be.
 type inventory struct {
-	Hostname    string     `json:"hostname"`
-	CPUs        int        `json:"cpus"`
-	MemoryBytes int64      `json:"memory_bytes"`
-	GPUs        []wire.GPU `json:"gpus"`
+	wire.Inventory
 
 	simulated bool
 }
 
 // inventory detects the machine, or reads it from the file, which then counts as simulated.
 func (a *agent) inventory(ctx context.Context) inventory {
-	inv := inventory{CPUs: runtime.NumCPU(), MemoryBytes: memory()}
+	inv := inventory{Inventory: wire.Inventory{CPUs: runtime.NumCPU(), MemoryBytes: memory()}}
 	inv.Hostname, _ = os.Hostname() // "" is shown as such
 	if a.cfg.Inventory == "" {
 		inv.GPUs = nvidia(ctx)
@@ -42,7 +39,7 @@ func (a *agent) inventory(ctx context.Context) inventory {
 	}
 	text, err := os.ReadFile(a.cfg.Inventory)
 	if err == nil {
-		err = json.Unmarshal(text, &inv)
+		err = json.Unmarshal(text, &inv.Inventory)
 	}
 	if err != nil {
 		a.log.Error("the inventory file cannot be used", "file", a.cfg.Inventory, "error", err)

@@ -133,7 +133,7 @@ func (a *agent) apply(answer wire.SyncResponse) error {
 
 func (a *agent) observe(simulated bool) wire.Observed {
 	return wire.Observed{
-		AgentVersion: a.cfg.Version, Hostname: a.seen.Hostname, DataURL: a.dataURL, CPUs: a.seen.CPUs, MemoryBytes: a.seen.MemoryBytes,
-		GPUs: a.seen.GPUs, Simulated: a.seen.simulated || simulated, Units: a.engines.Observed(), JournalDropped: a.journal.Dropped(),
+		Inventory: a.seen.Inventory, AgentVersion: a.cfg.Version, DataURL: a.dataURL,
+		Simulated: a.seen.simulated || simulated, Units: a.engines.Observed(), JournalDropped: a.journal.Dropped(),
 	}
 }

@@ -105,24 +105,16 @@ type SyncResponse struct {
 
 // Observed is a host as its agent sees it.
 type Observed struct {
+	Inventory
 	AgentVersion string         `json:"agent_version"`
-	Hostname     string         `json:"hostname"`
-	DataURL      string         `json:"data_url"` // https://address:port of the data plane
-	CPUs         int            `json:"cpus"`
-	MemoryBytes  int64          `json:"memory_bytes"`
-	GPUs         []GPU          `json:"gpus"`
+	DataURL      string         `json:"data_url"`  // https://address:port of the data plane
 	Simulated    bool           `json:"simulated"` // inventory from a file, or engines that are simulated
 	Units        []UnitObserved `json:"units"`
+	Problems     []Problem      `json:"problems,omitempty"`
+	Links        []PeerLink     `json:"links,omitempty"`
+	ClockSkewMS  int64          `json:"clock_skew_ms,omitempty"` // the host's clock less the control side's
 	// JournalDropped counts attempt records that were lost because the journal's disk limit was reached.
 	JournalDropped int64 `json:"journal_dropped,omitempty"`
-}
-
-// GPU is one accelerator.
-type GPU struct {
-	Index       int    `json:"index"`
-	Model       string `json:"model"`
-	MemoryBytes int64  `json:"memory_bytes"`
-	Domain      string `json:"domain"` // scale-up domain; "" = the host
 }
 
 // Desired is one engine the host should run.
