@@ -73,7 +73,8 @@ type Pool struct {
 	Env      map[string]string `yaml:"env,omitempty" json:"env,omitempty"`
 }
 
-// Parallel is how a replica is spread over its GPUs; 0 is as good as 1.
+// Parallel is how a replica is spread over its GPUs: tensor x pipeline x data of them, the experts over a part of these; 0 is
+// as good as 1.
 type Parallel struct {
 	Tensor   int `yaml:"tensor,omitempty" json:"tensor,omitempty"`
 	Pipeline int `yaml:"pipeline,omitempty" json:"pipeline,omitempty"`
