@@ -33,7 +33,7 @@ func (q *Queries) EnsureHost(ctx context.Context, arg EnsureHostParams) (ids.ID,
 
 const ensureRecipe = `-- name: EnsureRecipe :one
 INSERT INTO recipes (id, name, spec) VALUES ($1, $2, $3)
-ON CONFLICT (name) DO UPDATE SET name = excluded.name
+ON CONFLICT (name, digest) DO UPDATE SET name = excluded.name
 RETURNING id
 `
 
@@ -127,7 +127,7 @@ func (q *Queries) HostJoins(ctx context.Context, arg HostJoinsParams) error {
 }
 
 const hostUnits = `-- name: HostUnits :many
-SELECT u.id, u.name, u.generation, u.engine, u.upstream_model, u.wanted, COALESCE(r.spec -> 'engine', '{}')::jsonb AS spec
+SELECT u.id, u.name, u.generation, u.engine, u.upstream_model, u.wanted, COALESCE(u.spec, r.spec -> 'engine', '{}')::jsonb AS spec
 FROM units u
 LEFT JOIN releases rel ON rel.id = u.release_id
 LEFT JOIN recipes r ON r.id = rel.recipe_id
@@ -145,7 +145,7 @@ type HostUnitsRow struct {
 	Spec          []byte
 }
 
-// What a host should run. A unit's engine spec comes from its release's recipe.
+// What a host should run. A unit's engine spec is its own, else it comes from its release's recipe.
 func (q *Queries) HostUnits(ctx context.Context, hostID ids.ID) ([]HostUnitsRow, error) {
 	rows, err := q.db.Query(ctx, hostUnits, hostID)
 	if err != nil {

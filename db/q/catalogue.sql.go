@@ -108,7 +108,7 @@ func (q *Queries) CatalogueUnits(ctx context.Context) ([]CatalogueUnitsRow, erro
 const insertAttachedUnit = `-- name: InsertAttachedUnit :one
 INSERT INTO units (id, name, model_id, engine, upstream_model, base_url, sealed_key, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-RETURNING id, name, model_id, release_id, engine, host_id, slot, upstream_model, base_url, sealed_key, wanted, generation, created_at, removed_at
+RETURNING id, name, model_id, release_id, engine, host_id, slot, upstream_model, base_url, sealed_key, wanted, generation, created_at, removed_at, part_of, parts, role, replica, shard, expert, gpus, spec, plan_id, state, state_at, state_text, tries
 `
 
 type InsertAttachedUnitParams struct {
@@ -149,6 +149,19 @@ func (q *Queries) InsertAttachedUnit(ctx context.Context, arg InsertAttachedUnit
 		&i.Generation,
 		&i.CreatedAt,
 		&i.RemovedAt,
+		&i.PartOf,
+		&i.Parts,
+		&i.Role,
+		&i.Replica,
+		&i.Shard,
+		&i.Expert,
+		&i.Gpus,
+		&i.Spec,
+		&i.PlanID,
+		&i.State,
+		&i.StateAt,
+		&i.StateText,
+		&i.Tries,
 	)
 	return i, err
 }
@@ -317,7 +330,7 @@ func (q *Queries) SetEngineExtras(ctx context.Context, arg SetEngineExtrasParams
 }
 
 const unitByID = `-- name: UnitByID :one
-SELECT id, name, model_id, release_id, engine, host_id, slot, upstream_model, base_url, sealed_key, wanted, generation, created_at, removed_at FROM units WHERE id = $1 AND removed_at IS NULL FOR UPDATE
+SELECT id, name, model_id, release_id, engine, host_id, slot, upstream_model, base_url, sealed_key, wanted, generation, created_at, removed_at, part_of, parts, role, replica, shard, expert, gpus, spec, plan_id, state, state_at, state_text, tries FROM units WHERE id = $1 AND removed_at IS NULL FOR UPDATE
 `
 
 func (q *Queries) UnitByID(ctx context.Context, id ids.ID) (Unit, error) {
@@ -338,12 +351,25 @@ func (q *Queries) UnitByID(ctx context.Context, id ids.ID) (Unit, error) {
 		&i.Generation,
 		&i.CreatedAt,
 		&i.RemovedAt,
+		&i.PartOf,
+		&i.Parts,
+		&i.Role,
+		&i.Replica,
+		&i.Shard,
+		&i.Expert,
+		&i.Gpus,
+		&i.Spec,
+		&i.PlanID,
+		&i.State,
+		&i.StateAt,
+		&i.StateText,
+		&i.Tries,
 	)
 	return i, err
 }
 
 const unitByName = `-- name: UnitByName :one
-SELECT id, name, model_id, release_id, engine, host_id, slot, upstream_model, base_url, sealed_key, wanted, generation, created_at, removed_at FROM units WHERE name = $1 AND removed_at IS NULL FOR UPDATE
+SELECT id, name, model_id, release_id, engine, host_id, slot, upstream_model, base_url, sealed_key, wanted, generation, created_at, removed_at, part_of, parts, role, replica, shard, expert, gpus, spec, plan_id, state, state_at, state_text, tries FROM units WHERE name = $1 AND removed_at IS NULL FOR UPDATE
 `
 
 func (q *Queries) UnitByName(ctx context.Context, name string) (Unit, error) {
@@ -364,6 +390,19 @@ func (q *Queries) UnitByName(ctx context.Context, name string) (Unit, error) {
 		&i.Generation,
 		&i.CreatedAt,
 		&i.RemovedAt,
+		&i.PartOf,
+		&i.Parts,
+		&i.Role,
+		&i.Replica,
+		&i.Shard,
+		&i.Expert,
+		&i.Gpus,
+		&i.Spec,
+		&i.PlanID,
+		&i.State,
+		&i.StateAt,
+		&i.StateText,
+		&i.Tries,
 	)
 	return i, err
 }
@@ -372,7 +411,7 @@ const updateAttachedUnit = `-- name: UpdateAttachedUnit :one
 UPDATE units SET model_id = $2, engine = $3, upstream_model = $4, base_url = $5, sealed_key = $6,
                  wanted = 'serving', generation = generation + 1
 WHERE id = $1
-RETURNING id, name, model_id, release_id, engine, host_id, slot, upstream_model, base_url, sealed_key, wanted, generation, created_at, removed_at
+RETURNING id, name, model_id, release_id, engine, host_id, slot, upstream_model, base_url, sealed_key, wanted, generation, created_at, removed_at, part_of, parts, role, replica, shard, expert, gpus, spec, plan_id, state, state_at, state_text, tries
 `
 
 type UpdateAttachedUnitParams struct {
@@ -409,6 +448,19 @@ func (q *Queries) UpdateAttachedUnit(ctx context.Context, arg UpdateAttachedUnit
 		&i.Generation,
 		&i.CreatedAt,
 		&i.RemovedAt,
+		&i.PartOf,
+		&i.Parts,
+		&i.Role,
+		&i.Replica,
+		&i.Shard,
+		&i.Expert,
+		&i.Gpus,
+		&i.Spec,
+		&i.PlanID,
+		&i.State,
+		&i.StateAt,
+		&i.StateText,
+		&i.Tries,
 	)
 	return i, err
 }

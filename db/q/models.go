@@ -199,6 +199,14 @@ type CapAlert struct {
 	ToldAt      *time.Time
 }
 
+type ControlLease struct {
+	Name      string
+	Holder    string
+	Term      int64
+	ExpiresAt time.Time
+	Since     time.Time
+}
+
 type ControlToken struct {
 	TokenHash []byte
 	Name      string
@@ -255,6 +263,10 @@ type CreditNote struct {
 	TillAttempt    int32
 	TillProblem    string
 	TillAgainAt    *time.Time
+	SentAt         *time.Time
+	SentBy         *string
+	SentReason     *string
+	SentTxnID      *ids.ID
 }
 
 type CreditRequest struct {
@@ -306,6 +318,16 @@ type FileTotal struct {
 	Bytes int64
 }
 
+type FleetSetting struct {
+	OnlyRow    bool
+	AutoRepair bool
+	Spares     int32
+	SparesFrom int32
+	MaxLost    int32
+	UpdatedBy  string
+	UpdatedAt  time.Time
+}
+
 type GatewayEpoch struct {
 	ID           ids.ID
 	Process      string
@@ -350,6 +372,23 @@ type Host struct {
 	JoinedAt           time.Time
 	SeenAt             *time.Time
 	RemovedAt          *time.Time
+	Network            string
+	FailureDomain      string
+	Draining           bool
+	CordonReason       string
+	CordonedBy         string
+	CordonedAt         *time.Time
+}
+
+type HostMaintenance struct {
+	ID          ids.ID
+	HostID      ids.ID
+	StartsAt    time.Time
+	EndsAt      time.Time
+	Reason      string
+	CreatedBy   string
+	CreatedAt   time.Time
+	CancelledAt *time.Time
 }
 
 type IdempotencyKey struct {
@@ -489,6 +528,7 @@ type InvoicePush struct {
 	LowerAttempt  int32
 	Moved         bool
 	RefundedCents int64
+	LooseCents    int64
 }
 
 type InvoiceReopening struct {
@@ -691,6 +731,36 @@ type PaymentCustomer struct {
 	ChargeInvoices bool
 }
 
+type PlacementPolicy struct {
+	ModelID   ids.ID
+	RecipeID  ids.ID
+	ReleaseID ids.ID
+	Units     int32
+	Kinds     []string
+	Regions   []string
+	Spread    bool
+	Weight    int32
+	Version   int64
+	UpdatedBy string
+	UpdatedAt time.Time
+}
+
+type Plan struct {
+	ID          ids.ID
+	Number      *int64
+	ParentID    *ids.ID
+	Cause       string
+	Body        []byte
+	Demands     []byte
+	Digest      string
+	Note        string
+	State       string
+	CreatedBy   string
+	CreatedAt   time.Time
+	CommittedBy *string
+	CommittedAt *time.Time
+}
+
 type PriceContract struct {
 	OrgID     ids.ID
 	ID        ids.ID
@@ -760,6 +830,20 @@ type Recipe struct {
 	ID        ids.ID
 	Name      string
 	Spec      []byte
+	CreatedAt time.Time
+	Source    string
+	Digest    string
+	CreatedBy string
+	RetiredAt *time.Time
+}
+
+type RecipeMeasurement struct {
+	ID        ids.ID
+	RecipeID  ids.ID
+	Hardware  string
+	Cost      []byte
+	Report    []byte
+	CreatedBy string
 	CreatedAt time.Time
 }
 
@@ -889,6 +973,27 @@ type Unit struct {
 	Generation    int64
 	CreatedAt     time.Time
 	RemovedAt     *time.Time
+	PartOf        *ids.ID
+	Parts         int32
+	Role          string
+	Replica       int32
+	Shard         int32
+	Expert        int32
+	Gpus          []int32
+	Spec          []byte
+	PlanID        *ids.ID
+	State         string
+	StateAt       time.Time
+	StateText     string
+	Tries         int32
+}
+
+type UnitEvent struct {
+	ID     ids.ID
+	UnitID ids.ID
+	At     time.Time
+	State  string
+	Text   string
 }
 
 type UsageEvent struct {

@@ -47,8 +47,8 @@ RETURNING id, generation, joined_at, (removed_at IS NOT NULL)::boolean AS remove
 SELECT id, generation, joined_at, (removed_at IS NOT NULL)::boolean AS removed FROM hosts WHERE id = ANY(sqlc.arg(ids)::uuid[]);
 
 -- name: HostUnits :many
--- What a host should run. A unit's engine spec comes from its release's recipe.
-SELECT u.id, u.name, u.generation, u.engine, u.upstream_model, u.wanted, COALESCE(r.spec -> 'engine', '{}')::jsonb AS spec
+-- What a host should run. A unit's engine spec is its own, else it comes from its release's recipe.
+SELECT u.id, u.name, u.generation, u.engine, u.upstream_model, u.wanted, COALESCE(u.spec, r.spec -> 'engine', '{}')::jsonb AS spec
 FROM units u
 LEFT JOIN releases rel ON rel.id = u.release_id
 LEFT JOIN recipes r ON r.id = rel.recipe_id
@@ -65,7 +65,7 @@ WHERE host_id = sqlc.arg(host_id)::uuid AND removed_at IS NULL;
 
 -- name: EnsureRecipe :one
 INSERT INTO recipes (id, name, spec) VALUES ($1, $2, $3)
-ON CONFLICT (name) DO UPDATE SET name = excluded.name
+ON CONFLICT (name, digest) DO UPDATE SET name = excluded.name
 RETURNING id;
 
 -- name: ReleaseOf :one
