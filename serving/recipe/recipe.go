@@ -1,8 +1,9 @@
 // Package recipe knows tested combinations: an engine and its version, a model, the hardware it needs, how it is spread
 // over GPUs, its flags, and the cost model that was fitted to measurements of it.
 //
-// It owns the YAML form, its checks, the catalogue that comes with Millrace, what an operator uploads, and the engine.Spec
-// of every process of a unit. It does not own where a unit is put (serving/plan) nor how it is brought up (serving/fleet).
+// It owns the YAML form, its checks, the catalogue that comes with Millrace, the fit of a cost model, and the engine.Spec of
+// every process of a unit. It does not own where recipes are kept (serving/recipe/store), where a unit is put (serving/plan)
+// nor how it is brought up (serving/fleet).
 //
 // Words. Pool: the replicas of one role in a unit. Replica: one engine, a group of processes that share a model's weights
 // or its batch. Shard: the part of a replica that runs on one host. Floor: the least hardware and toolchain.
