@@ -13,7 +13,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -86,49 +85,6 @@ type Load struct {
 	QueuedTokens  int64   // prompt tokens of waiting requests; 0 when the engine does not say
 	PrefixHits    int64   // prompt tokens found in the prefix cache since the engine's start
 	PrefixQueries int64   // prompt tokens looked up since the engine's start
-}
-
-// Spec is a supervised engine to be started on this host.
-type Spec struct {
-	Executable string   // path of the program; "" = the family's default name or place
-	Model      string   // the name it is to serve under
-	ModelPath  string   // weights; the simulated engine needs none
-	Port       int      // HTTP, on loopback only
-	KVPort     int      // loopback port the agent binds for KV events and the engine dials; 0 = no events
-	ReplayPort int      // loopback port where the engine answers replay requests; 0 = none
-	Context    int64    // tokens of prompt and answer together; 0 = the engine's default
-	Slots      int      // most requests at once; 0 = the engine's default
-	Queue      int      // most requests waiting; 0 = the engine's default
-	Parallel   Parallel // over how many GPUs, and how
-	HostCache  int64    // bytes of host memory for blocks that leave the GPU; 0 = none
-	Extra      []string // further arguments, appended last
-	DataDir    string   // the engine's own folder: caches, scripts, a Python environment
-}
-
-// Parallel is how a model is spread over GPUs; 0 is as good as 1.
-type Parallel struct {
-	Tensor   int // GPUs that share each layer
-	Pipeline int // groups that hold successive layers
-	Data     int // replicas of the attention layers
-	Expert   int // GPUs that share the experts
-}
-
-// ranks is over how many processes the host's memory is shared out.
-func (p Parallel) ranks() int64 { return int64(max(p.Tensor, 1) * max(p.Pipeline, 1)) }
-
-// Command is how to start an engine: write Files, then execute Path with Args and Env added to the agent's environment.
-type Command struct {
-	Path  string
-	Args  []string // without the program's name
-	Env   []string // KEY=value
-	Files []File
-}
-
-// File is something a command needs on disk.
-type File struct {
-	Path string
-	Data []byte
-	Mode fs.FileMode
 }
 
 // Driver speaks one family's dialect. Drivers have no state: every method may be called from many goroutines. A base is

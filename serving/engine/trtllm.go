@@ -2,11 +2,8 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"path/filepath"
 	"strconv"
-	"strings"
 
 	"millrace/serving/engine/kvevent"
 	"millrace/serving/engine/scan"
@@ -117,47 +114,6 @@ func keepMembers(dst, object []byte, keep func(key string, value []byte) []byte)
 	}
 	return append(dst, '}')
 }
-
-// Command runs trtllm-serve. What has no flag goes by a file. The server calls the model by its folder's name, and takes any
-// name in requests.
-func (trtllm) Command(s Spec) (Command, error) {
-	if err := s.check(TRTLLM, s.ModelPath != "" && s.DataDir != ""); err != nil {
-		return Command{}, err
-	}
-	path := s.Executable
-	if path == "" {
-		path = "trtllm-serve"
-	}
-	file := File{Path: filepath.Join(s.DataDir, "trtllm.yaml"), Data: trtllmOptions(s), Mode: 0o644}
-	args := []string{s.ModelPath, "--host", "127.0.0.1", "--port", strconv.Itoa(s.Port), "--config", file.Path}
-	args = flag(args, "--max_seq_len", s.Context)
-	args = flag(args, "--max_batch_size", int64(s.Slots))
-	args = flag(args, "--tp_size", int64(s.Parallel.Tensor))
-	args = flag(args, "--pp_size", int64(s.Parallel.Pipeline))
-	args = flag(args, "--ep_size", int64(s.Parallel.Expert))
-	return Command{Path: path, Args: append(args, s.Extra...), Files: []File{file}, Env: []string{"TRTLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1"}}, nil
-}
-
-// trtllmOptions is the file: metrics for Load, the queue by rank, prefixes reused.
-func trtllmOptions(s Spec) []byte {
-	var b strings.Builder
-	b.WriteString("return_perf_metrics: true\nenable_iter_perf_stats: true\nenable_chunked_prefill: true\n")
-	b.WriteString("scheduler_config:\n  waiting_queue_policy: priority\n")
-	if s.Parallel.Data > 1 {
-		b.WriteString("enable_attention_dp: true\n")
-	}
-	fmt.Fprintf(&b, "kv_cache_config:\n  enable_block_reuse: true\n  tokens_per_block: %d\n", trtllmBlock)
-	if s.KVPort > 0 {
-		fmt.Fprintf(&b, "  event_buffer_max_size: %d\n", trtllmEventBuffer)
-	}
-	if s.HostCache > 0 {
-		fmt.Fprintf(&b, "  host_cache_size: %d\n", s.HostCache/s.Parallel.ranks())
-	}
-	return []byte(b.String())
-}
-
-// trtllmEventBuffer is how many events wait between two polls; older ones are lost, and the gap shows in their ids.
-const trtllmEventBuffer = 65_536
 
 func (trtllm) Ready(ctx context.Context, c *http.Client, base, model string) error {
 	return oneToken(ctx, c, base, model, "max_tokens")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strconv"
 
 	"millrace/internal/fault"
 )
@@ -44,57 +43,6 @@ func (vllm) Alive() string            { return "/health" }
 
 func (vllm) UsageMark() []byte                  { return []byte(usageMark) }
 func (vllm) Usage(chunk []byte) (Report, error) { return usageOf(chunk) }
-
-// Command runs `vllm serve`. Cached token counts need --enable-prompt-tokens-details. The engine dials the agent for KV
-// events, so that nothing with prompts in it listens beyond loopback.
-func (vllm) Command(s Spec) (Command, error) {
-	if err := s.check(VLLM, s.ModelPath != ""); err != nil {
-		return Command{}, err
-	}
-	path := s.Executable
-	if path == "" {
-		path = "vllm"
-	}
-	args := []string{
-		"serve", s.ModelPath, "--served-model-name", s.Model, "--host", "127.0.0.1", "--port", strconv.Itoa(s.Port),
-		"--enable-prefix-caching", "--enable-prompt-tokens-details", "--scheduling-policy", "priority",
-	}
-	args = flag(args, "--max-model-len", s.Context)
-	args = flag(args, "--max-num-seqs", int64(s.Slots))
-	args = flag(args, "--max-num-queued-reqs", int64(s.Queue))
-	args = flag(args, "--tensor-parallel-size", int64(s.Parallel.Tensor))
-	args = flag(args, "--pipeline-parallel-size", int64(s.Parallel.Pipeline))
-	args = flag(args, "--data-parallel-size", int64(s.Parallel.Data))
-	if s.Parallel.Expert > 1 {
-		args = append(args, "--enable-expert-parallel") // over all GPUs
-	}
-	if s.HostCache > 0 {
-		args = append(args, "--kv-offloading-size", strconv.FormatInt(max(s.HostCache>>30, 1), 10)) // GiB
-	}
-	args, err := s.withEvents(args, vllmEvents(s))
-	if err != nil {
-		return Command{}, err
-	}
-	return Command{Path: path, Args: append(args, s.Extra...), Env: []string{"VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1"}}, nil
-}
-
-type vllmEventConfig struct {
-	Enable    bool   `json:"enable_kv_cache_events"`
-	Publisher string `json:"publisher"`
-	Endpoint  string `json:"endpoint"`
-	Replay    string `json:"replay_endpoint,omitempty"`
-	Topic     string `json:"topic"`
-}
-
-func vllmEvents(s Spec) vllmEventConfig {
-	c := vllmEventConfig{Enable: true, Publisher: "zmq", Endpoint: loopback(s.KVPort), Topic: "kv-events"}
-	if s.ReplayPort > 0 {
-		c.Replay = loopback(s.ReplayPort)
-	}
-	return c
-}
-
-func loopback(port int) string { return "tcp://127.0.0.1:" + strconv.Itoa(port) }
 
 func (vllm) Ready(ctx context.Context, c *http.Client, base, model string) error {
 	return oneToken(ctx, c, base, model, "max_tokens")
