@@ -126,6 +126,9 @@ type File struct {
 	Mode fs.FileMode
 }
 
+// Silent reports whether the engine answers no HTTP: rank 0 of its replica speaks for it.
+func (s *Spec) Silent() bool { return s.Nodes.many() && s.Nodes.Rank > 0 }
+
 // Ranks gives the data-parallel ranks that this host runs: the first and how many. One host has them all; several share
 // them evenly, or none is whole on a host and rank 0's host speaks for all.
 func (s *Spec) Ranks() (first, count int) {
@@ -142,13 +145,13 @@ const PortsPerShard = 32
 
 // Ports within those of a shard: peers of a transfer need the first, so what depends on the engine's size comes last.
 const (
-	portBootstrap = 0 // of transfers, and of the first rank's side channel when that is alone
+	portBootstrap = 0 // of transfers
 	portMaster    = 1 // and 2: gathering a replica's hosts
 	portEncoder   = 3
 	portSide      = 4 // side channels, one for each rank of data and tensor parallelism
 )
 
-// TransferPort and MasterPort are where an engine's ports lie in a shard's ports that begin at base.
+// TransferPort is where peers of a transfer reach an engine whose shard's ports begin at base.
 func TransferPort(f Family, backend string, base int) int {
 	if f == VLLM && backend == "nixl" {
 		return base + portSide

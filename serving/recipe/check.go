@@ -12,12 +12,13 @@ import (
 
 // Limits of single members.
 const (
-	maxContext = 16 << 20 // tokens
-	maxFlags   = 200
-	maxText    = 4096 // bytes
-	maxGolden  = 64
-	maxDraft   = 32
-	maxSlots   = 1 << 16
+	maxContext   = 16 << 20 // tokens
+	maxFlags     = 200
+	maxText      = 4096 // bytes
+	maxGolden    = 64
+	maxDraft     = 32
+	maxSlots     = 1 << 16
+	maxHostCache = 16 << 10 // GiB
 )
 
 var (
@@ -121,6 +122,8 @@ func (p *Pool) check(w *wrong, at string, simulated bool) {
 		last = n
 	}
 	w.when(min(p.Slots, p.Queue) < 0 || max(p.Slots, p.Queue) > maxSlots, at+".slots", "slots and queue are at most %d.", maxSlots)
+	w.when(p.Elastic < 0 || p.Elastic > MaxGPUs || p.Elastic > 0 && p.Elastic < q.Data, at+".elastic", "is at least the pool's data parallelism, and at most %d.", MaxGPUs)
+	w.when(p.HostCacheGiB < 0 || p.HostCacheGiB > maxHostCache, at+".host_cache_gib", "give at most %d GiB.", maxHostCache)
 	w.when(len(p.Flags) > maxFlags || len(p.Env) > maxFlags, at+".flags", "give at most %d flags and as many variables.", maxFlags)
 	for _, f := range p.Flags {
 		w.when(len(f) > maxText || strings.ContainsRune(f, 0), at+".flags", "a flag has at most %d bytes and no NUL.", maxText)

@@ -62,16 +62,18 @@ type Floor struct {
 
 // Pool is the replicas of one role.
 type Pool struct {
-	Role     string            `yaml:"role" json:"role"`
-	Replicas int               `yaml:"replicas" json:"replicas"`                 // engines in the pool; 0 is read as 1
-	GPUs     int               `yaml:"gpus" json:"gpus"`                         // of each replica
-	Domain   int               `yaml:"domain,omitempty" json:"domain,omitempty"` // the least size of the scale-up domain, in GPUs; 0 = that of the replica
-	Parallel Parallel          `yaml:"parallel,omitempty" json:"parallel,omitempty"`
-	ExpertTo []int             `yaml:"expert_to,omitempty" json:"expert_to,omitempty"` // EP sizes it may shrink to after a fault, largest first
-	Slots    int               `yaml:"slots,omitempty" json:"slots,omitempty"`         // requests at once
-	Queue    int               `yaml:"queue,omitempty" json:"queue,omitempty"`         // requests waiting
-	Flags    []string          `yaml:"flags,omitempty" json:"flags,omitempty"`         // appended to what the driver makes
-	Env      map[string]string `yaml:"env,omitempty" json:"env,omitempty"`
+	Role         string            `yaml:"role" json:"role"`
+	Replicas     int               `yaml:"replicas" json:"replicas"`                 // engines in the pool; 0 is read as 1
+	GPUs         int               `yaml:"gpus" json:"gpus"`                         // of each replica
+	Domain       int               `yaml:"domain,omitempty" json:"domain,omitempty"` // the least size of the scale-up domain, in GPUs; 0 = that of the replica
+	Parallel     Parallel          `yaml:"parallel,omitempty" json:"parallel,omitempty"`
+	ExpertTo     []int             `yaml:"expert_to,omitempty" json:"expert_to,omitempty"`           // EP sizes it may shrink to after a fault, largest first
+	Slots        int               `yaml:"slots,omitempty" json:"slots,omitempty"`                   // requests at once
+	Queue        int               `yaml:"queue,omitempty" json:"queue,omitempty"`                   // requests waiting
+	Elastic      int               `yaml:"elastic,omitempty" json:"elastic,omitempty"`               // most data-parallel ranks it may be resized to while it runs; 0 = never
+	HostCacheGiB int               `yaml:"host_cache_gib,omitempty" json:"host_cache_gib,omitempty"` // memory of each host for blocks that leave the GPUs
+	Flags        []string          `yaml:"flags,omitempty" json:"flags,omitempty"`                   // appended to what the driver makes
+	Env          map[string]string `yaml:"env,omitempty" json:"env,omitempty"`
 }
 
 // Parallel is how a replica is spread over its GPUs: tensor x pipeline x data of them, the experts over a part of these; 0 is
