@@ -1,5 +1,7 @@
 package wire
 
+import "millrace/internal/ids"
+
 // Inventory is what a machine is made of. Its JSON form is also the file that describes a simulated host.
 type Inventory struct {
 	Hostname    string            `json:"hostname"`
@@ -33,6 +35,7 @@ type GPU struct {
 	NICs        []string `json:"nics,omitempty"`   // nearest first
 	Fault       string   `json:"fault,omitempty"`  // why it cannot be used; "" = it can
 	Serial      string   `json:"serial,omitempty"` // of the board
+	PCI         string   `json:"pci,omitempty"`    // domain:bus:device.function
 }
 
 // DomainUnknown is the domain of a GPU that belongs to a fabric whose state it does not (yet) tell.
@@ -81,4 +84,10 @@ type PeerLink struct {
 	Gbps float64 `json:"gbps"`
 	RTT  int64   `json:"rtt_us"`
 	AtMS int64   `json:"at_ms"`
+}
+
+// Peer is a host that the hub names to be measured: agents ask nobody else.
+type Peer struct {
+	Host    ids.ID `json:"host"`
+	Address string `json:"address"` // host:port of its probe listener
 }

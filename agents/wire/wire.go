@@ -20,6 +20,7 @@ const (
 	PathSync    = "/agent/v1/sync"    // POST SyncRequest -> SyncResponse; long poll up to SyncWait
 	PathFacts   = "/agent/v1/facts"   // POST a stream of Fact lines (load, KV)
 	PathJournal = "/agent/v1/journal" // POST []Attempt -> 204 once stored
+	PathProgram = "/agent/v1/program" // GET ?channel=&platform= -> the agent's program of an Update
 
 	// DataPrefix + unit id + the engine's own path reaches an engine through its agent.
 	DataPrefix = "/units/"
@@ -101,6 +102,9 @@ type SyncRequest struct {
 type SyncResponse struct {
 	Generation int64     `json:"generation"`
 	Desired    []Desired `json:"desired"`
+	NowMS      int64     `json:"now_ms,omitempty"` // the control side's clock as it answers
+	Peers      []Peer    `json:"peers,omitempty"`  // hosts to measure the way to
+	Update     *Update   `json:"update,omitempty"` // nil = the agent is as it should be, or follows no channel
 }
 
 // Observed is a host as its agent sees it.
@@ -113,6 +117,10 @@ type Observed struct {
 	Problems     []Problem      `json:"problems,omitempty"`
 	Links        []PeerLink     `json:"links,omitempty"`
 	ClockSkewMS  int64          `json:"clock_skew_ms,omitempty"` // the host's clock less the control side's
+	ProbeAddress string         `json:"probe_address,omitempty"` // host:port in the fabric where peers measure the way to it
+	Channel      string         `json:"channel,omitempty"`       // of releases that the agent follows; "" = it is updated by hand
+	Platform     string         `json:"platform,omitempty"`      // linux/amd64
+	UpdateError  string         `json:"update_error,omitempty"`  // why the last update was taken back
 	// JournalDropped counts attempt records that were lost because the journal's disk limit was reached.
 	JournalDropped int64 `json:"journal_dropped,omitempty"`
 }
