@@ -8,7 +8,162 @@ package q
 import (
 	"context"
 	"time"
+
+	"millrace/internal/ids"
 )
+
+const adoptUnits = `-- name: AdoptUnits :exec
+UPDATE units SET plan_id = $1::uuid WHERE removed_at IS NULL AND plan_id IS NOT NULL AND (id = ANY($2::uuid[]) OR part_of = ANY($2::uuid[]))
+`
+
+type AdoptUnitsParams struct {
+	Plan ids.ID
+	Ids  []ids.ID
+}
+
+// The rows of a new plan's units belong to it.
+func (q *Queries) AdoptUnits(ctx context.Context, arg AdoptUnitsParams) error {
+	_, err := q.db.Exec(ctx, adoptUnits, arg.Plan, arg.Ids)
+	return err
+}
+
+const cancelMaintenance = `-- name: CancelMaintenance :one
+UPDATE host_maintenance SET cancelled_at = now() WHERE id = $1 AND host_id = $2 AND cancelled_at IS NULL AND ends_at > now()
+RETURNING starts_at, ends_at, reason
+`
+
+type CancelMaintenanceParams struct {
+	ID     ids.ID
+	HostID ids.ID
+}
+
+type CancelMaintenanceRow struct {
+	StartsAt time.Time
+	EndsAt   time.Time
+	Reason   string
+}
+
+func (q *Queries) CancelMaintenance(ctx context.Context, arg CancelMaintenanceParams) (CancelMaintenanceRow, error) {
+	row := q.db.QueryRow(ctx, cancelMaintenance, arg.ID, arg.HostID)
+	var i CancelMaintenanceRow
+	err := row.Scan(&i.StartsAt, &i.EndsAt, &i.Reason)
+	return i, err
+}
+
+const commitPlan = `-- name: CommitPlan :execrows
+UPDATE plans SET state = 'committed', committed_by = $1, committed_at = now() WHERE id = $2 AND state = 'draft'
+`
+
+type CommitPlanParams struct {
+	CommittedBy *string
+	ID          ids.ID
+}
+
+func (q *Queries) CommitPlan(ctx context.Context, arg CommitPlanParams) (int64, error) {
+	result, err := q.db.Exec(ctx, commitPlan, arg.CommittedBy, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const cordonHost = `-- name: CordonHost :exec
+UPDATE hosts SET cordoned = $1, draining = $2, cordon_reason = $3, cordoned_by = $4,
+       cordoned_at = CASE WHEN $1 THEN now() END
+WHERE id = $5
+`
+
+type CordonHostParams struct {
+	Cordoned bool
+	Draining bool
+	Reason   string
+	By       string
+	ID       ids.ID
+}
+
+func (q *Queries) CordonHost(ctx context.Context, arg CordonHostParams) error {
+	_, err := q.db.Exec(ctx, cordonHost,
+		arg.Cordoned,
+		arg.Draining,
+		arg.Reason,
+		arg.By,
+		arg.ID,
+	)
+	return err
+}
+
+const currentPlan = `-- name: CurrentPlan :one
+SELECT id, number, parent_id, cause, body, demands, digest, note, created_by, created_at, committed_by, committed_at FROM plans WHERE state = 'committed'
+`
+
+type CurrentPlanRow struct {
+	ID          ids.ID
+	Number      *int64
+	ParentID    *ids.ID
+	Cause       string
+	Body        []byte
+	Demands     []byte
+	Digest      string
+	Note        string
+	CreatedBy   string
+	CreatedAt   time.Time
+	CommittedBy *string
+	CommittedAt *time.Time
+}
+
+func (q *Queries) CurrentPlan(ctx context.Context) (CurrentPlanRow, error) {
+	row := q.db.QueryRow(ctx, currentPlan)
+	var i CurrentPlanRow
+	err := row.Scan(
+		&i.ID,
+		&i.Number,
+		&i.ParentID,
+		&i.Cause,
+		&i.Body,
+		&i.Demands,
+		&i.Digest,
+		&i.Note,
+		&i.CreatedBy,
+		&i.CreatedAt,
+		&i.CommittedBy,
+		&i.CommittedAt,
+	)
+	return i, err
+}
+
+const deleteDemand = `-- name: DeleteDemand :execrows
+DELETE FROM placement_policies WHERE model_id = $1 AND recipe_id = $2
+`
+
+type DeleteDemandParams struct {
+	ModelID  ids.ID
+	RecipeID ids.ID
+}
+
+func (q *Queries) DeleteDemand(ctx context.Context, arg DeleteDemandParams) (int64, error) {
+	result, err := q.db.Exec(ctx, deleteDemand, arg.ModelID, arg.RecipeID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const draftLike = `-- name: DraftLike :one
+SELECT id FROM plans WHERE state = 'draft' AND digest = $1 AND parent_id IS NOT DISTINCT FROM $2::uuid ORDER BY number DESC LIMIT 1
+`
+
+type DraftLikeParams struct {
+	Digest   string
+	ParentID *ids.ID
+}
+
+// A draft that says the same.
+func (q *Queries) DraftLike(ctx context.Context, arg DraftLikeParams) (ids.ID, error) {
+	row := q.db.QueryRow(ctx, draftLike, arg.Digest, arg.ParentID)
+	var id ids.ID
+	err := row.Scan(&id)
+	return id, err
+}
 
 const dropLease = `-- name: DropLease :exec
 UPDATE control_leases SET expires_at = clock_timestamp() WHERE name = $1 AND holder = $2 AND term = $3
@@ -23,6 +178,241 @@ type DropLeaseParams struct {
 func (q *Queries) DropLease(ctx context.Context, arg DropLeaseParams) error {
 	_, err := q.db.Exec(ctx, dropLease, arg.Name, arg.Holder, arg.Term)
 	return err
+}
+
+const fleetHosts = `-- name: FleetHosts :many
+SELECT h.id, h.name, h.provider, h.region, h.domain, h.capacity_kind, h.gpu_hour_nano, h.network, h.failure_domain, h.cordoned, h.draining,
+       h.cordon_reason, h.cordoned_by, h.cordoned_at, h.agent_version, h.joined_at, h.generation, h.observed, h.observed_generation,
+       COALESCE(extract(epoch FROM now() - h.seen_at) * 1000, -1)::bigint AS seen_ms,
+       EXISTS (SELECT FROM host_maintenance m WHERE m.host_id = h.id AND m.cancelled_at IS NULL AND m.ends_at > now()
+                  AND m.starts_at <= now() + $1::bigint * interval '1 second')::boolean AS away
+FROM hosts h WHERE h.removed_at IS NULL ORDER BY h.name
+`
+
+type FleetHostsRow struct {
+	ID                 ids.ID
+	Name               string
+	Provider           string
+	Region             string
+	Domain             string
+	CapacityKind       string
+	GpuHourNano        int64
+	Network            string
+	FailureDomain      string
+	Cordoned           bool
+	Draining           bool
+	CordonReason       string
+	CordonedBy         string
+	CordonedAt         *time.Time
+	AgentVersion       string
+	JoinedAt           time.Time
+	Generation         int64
+	Observed           []byte
+	ObservedGeneration int64
+	SeenMs             int64
+	Away               bool
+}
+
+// Every host as the fleet sees it. seen_ms is how long ago its agent was last heard of; -1 = never. away: a maintenance window is
+// open, or begins within the lead.
+func (q *Queries) FleetHosts(ctx context.Context, leadSeconds int64) ([]FleetHostsRow, error) {
+	rows, err := q.db.Query(ctx, fleetHosts, leadSeconds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FleetHostsRow
+	for rows.Next() {
+		var i FleetHostsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.Provider,
+			&i.Region,
+			&i.Domain,
+			&i.CapacityKind,
+			&i.GpuHourNano,
+			&i.Network,
+			&i.FailureDomain,
+			&i.Cordoned,
+			&i.Draining,
+			&i.CordonReason,
+			&i.CordonedBy,
+			&i.CordonedAt,
+			&i.AgentVersion,
+			&i.JoinedAt,
+			&i.Generation,
+			&i.Observed,
+			&i.ObservedGeneration,
+			&i.SeenMs,
+			&i.Away,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const fleetSettings = `-- name: FleetSettings :one
+SELECT auto_repair, spares, spares_from, max_lost, updated_by, updated_at FROM fleet_settings
+`
+
+type FleetSettingsRow struct {
+	AutoRepair bool
+	Spares     int32
+	SparesFrom int32
+	MaxLost    int32
+	UpdatedBy  string
+	UpdatedAt  time.Time
+}
+
+func (q *Queries) FleetSettings(ctx context.Context) (FleetSettingsRow, error) {
+	row := q.db.QueryRow(ctx, fleetSettings)
+	var i FleetSettingsRow
+	err := row.Scan(
+		&i.AutoRepair,
+		&i.Spares,
+		&i.SparesFrom,
+		&i.MaxLost,
+		&i.UpdatedBy,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const fleetUnits = `-- name: FleetUnits :many
+SELECT u.id, u.name, u.model_id, u.release_id, u.engine, u.host_id, u.slot, u.upstream_model, u.wanted, u.generation, u.part_of, u.parts, u.role,
+       u.replica, u.shard, u.expert, u.gpus, u.plan_id, u.state, u.state_text, u.tries, u.state_at, u.created_at,
+       (extract(epoch FROM now() - u.state_at) * 1000)::bigint AS state_ms, COALESCE(u.spec, r.spec -> 'engine', '{}')::jsonb AS spec,
+       m.name AS model_name
+FROM units u
+JOIN models m ON m.id = u.model_id
+LEFT JOIN releases rel ON rel.id = u.release_id
+LEFT JOIN recipes r ON r.id = rel.recipe_id
+WHERE u.removed_at IS NULL AND (u.host_id IS NOT NULL OR u.parts > 0)
+ORDER BY u.part_of NULLS FIRST, u.role, u.replica, u.shard, u.id
+`
+
+type FleetUnitsRow struct {
+	ID            ids.ID
+	Name          string
+	ModelID       ids.ID
+	ReleaseID     *ids.ID
+	Engine        string
+	HostID        *ids.ID
+	Slot          int32
+	UpstreamModel string
+	Wanted        string
+	Generation    int64
+	PartOf        *ids.ID
+	Parts         int32
+	Role          string
+	Replica       int32
+	Shard         int32
+	Expert        int32
+	Gpus          []int32
+	PlanID        *ids.ID
+	State         string
+	StateText     string
+	Tries         int32
+	StateAt       time.Time
+	CreatedAt     time.Time
+	StateMs       int64
+	Spec          []byte
+	ModelName     string
+}
+
+// Every placed row, of plans and others. state_ms is how long it is in its state.
+func (q *Queries) FleetUnits(ctx context.Context) ([]FleetUnitsRow, error) {
+	rows, err := q.db.Query(ctx, fleetUnits)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FleetUnitsRow
+	for rows.Next() {
+		var i FleetUnitsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.ModelID,
+			&i.ReleaseID,
+			&i.Engine,
+			&i.HostID,
+			&i.Slot,
+			&i.UpstreamModel,
+			&i.Wanted,
+			&i.Generation,
+			&i.PartOf,
+			&i.Parts,
+			&i.Role,
+			&i.Replica,
+			&i.Shard,
+			&i.Expert,
+			&i.Gpus,
+			&i.PlanID,
+			&i.State,
+			&i.StateText,
+			&i.Tries,
+			&i.StateAt,
+			&i.CreatedAt,
+			&i.StateMs,
+			&i.Spec,
+			&i.ModelName,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const forgetUnitEvents = `-- name: ForgetUnitEvents :exec
+DELETE FROM unit_events WHERE at < now() - interval '30 days'
+`
+
+func (q *Queries) ForgetUnitEvents(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, forgetUnitEvents)
+	return err
+}
+
+const getDemand = `-- name: GetDemand :one
+SELECT units, kinds, regions, spread, weight, version FROM placement_policies WHERE model_id = $1 AND recipe_id = $2 FOR UPDATE
+`
+
+type GetDemandParams struct {
+	ModelID  ids.ID
+	RecipeID ids.ID
+}
+
+type GetDemandRow struct {
+	Units   int32
+	Kinds   []string
+	Regions []string
+	Spread  bool
+	Weight  int32
+	Version int64
+}
+
+func (q *Queries) GetDemand(ctx context.Context, arg GetDemandParams) (GetDemandRow, error) {
+	row := q.db.QueryRow(ctx, getDemand, arg.ModelID, arg.RecipeID)
+	var i GetDemandRow
+	err := row.Scan(
+		&i.Units,
+		&i.Kinds,
+		&i.Regions,
+		&i.Spread,
+		&i.Weight,
+		&i.Version,
+	)
+	return i, err
 }
 
 const getLease = `-- name: GetLease :one
@@ -48,6 +438,53 @@ func (q *Queries) GetLease(ctx context.Context, name string) (GetLeaseRow, error
 	return i, err
 }
 
+const getPlan = `-- name: GetPlan :one
+SELECT p.id, p.number, p.parent_id, p.cause, p.body, p.demands, p.digest, p.note, p.state, p.created_by, p.created_at, p.committed_by, p.committed_at,
+       COALESCE(o.number, 0)::bigint AS parent_number, COALESCE(o.body, 'null')::jsonb AS parent_body
+FROM plans p LEFT JOIN plans o ON o.id = p.parent_id WHERE p.id = $1
+`
+
+type GetPlanRow struct {
+	ID           ids.ID
+	Number       *int64
+	ParentID     *ids.ID
+	Cause        string
+	Body         []byte
+	Demands      []byte
+	Digest       string
+	Note         string
+	State        string
+	CreatedBy    string
+	CreatedAt    time.Time
+	CommittedBy  *string
+	CommittedAt  *time.Time
+	ParentNumber int64
+	ParentBody   []byte
+}
+
+func (q *Queries) GetPlan(ctx context.Context, id ids.ID) (GetPlanRow, error) {
+	row := q.db.QueryRow(ctx, getPlan, id)
+	var i GetPlanRow
+	err := row.Scan(
+		&i.ID,
+		&i.Number,
+		&i.ParentID,
+		&i.Cause,
+		&i.Body,
+		&i.Demands,
+		&i.Digest,
+		&i.Note,
+		&i.State,
+		&i.CreatedBy,
+		&i.CreatedAt,
+		&i.CommittedBy,
+		&i.CommittedAt,
+		&i.ParentNumber,
+		&i.ParentBody,
+	)
+	return i, err
+}
+
 const holdLease = `-- name: HoldLease :one
 SELECT term FROM control_leases WHERE name = $1 AND holder = $2 AND term = $3 AND expires_at > clock_timestamp() FOR SHARE
 `
@@ -65,6 +502,698 @@ func (q *Queries) HoldLease(ctx context.Context, arg HoldLeaseParams) (int64, er
 	var term int64
 	err := row.Scan(&term)
 	return term, err
+}
+
+const holdPlan = `-- name: HoldPlan :one
+SELECT id FROM plans WHERE state = 'committed' FOR SHARE
+`
+
+// The proof that a plan is still the current one, until the transaction ends.
+func (q *Queries) HoldPlan(ctx context.Context) (ids.ID, error) {
+	row := q.db.QueryRow(ctx, holdPlan)
+	var id ids.ID
+	err := row.Scan(&id)
+	return id, err
+}
+
+const insertFleetUnit = `-- name: InsertFleetUnit :exec
+INSERT INTO units (id, name, model_id, release_id, engine, host_id, slot, upstream_model, wanted, part_of, parts, role, replica, shard, expert, gpus, plan_id, state, state_text)
+VALUES ($1, $2, $3, $4::uuid, $5, $6::uuid, $7,
+        $8, 'stopped', $9::uuid, $10, $11, $12, $13,
+        $14, $15::int[], $16::uuid, 'planned', $17)
+`
+
+type InsertFleetUnitParams struct {
+	ID            ids.ID
+	Name          string
+	ModelID       ids.ID
+	ReleaseID     ids.ID
+	Engine        string
+	HostID        *ids.ID
+	Slot          int32
+	UpstreamModel string
+	PartOf        *ids.ID
+	Parts         int32
+	Role          string
+	Replica       int32
+	Shard         int32
+	Expert        int32
+	Gpus          []int32
+	PlanID        ids.ID
+	StateText     string
+}
+
+func (q *Queries) InsertFleetUnit(ctx context.Context, arg InsertFleetUnitParams) error {
+	_, err := q.db.Exec(ctx, insertFleetUnit,
+		arg.ID,
+		arg.Name,
+		arg.ModelID,
+		arg.ReleaseID,
+		arg.Engine,
+		arg.HostID,
+		arg.Slot,
+		arg.UpstreamModel,
+		arg.PartOf,
+		arg.Parts,
+		arg.Role,
+		arg.Replica,
+		arg.Shard,
+		arg.Expert,
+		arg.Gpus,
+		arg.PlanID,
+		arg.StateText,
+	)
+	return err
+}
+
+const insertMaintenance = `-- name: InsertMaintenance :one
+INSERT INTO host_maintenance (id, host_id, starts_at, ends_at, reason, created_by)
+SELECT $1, $2, $3, $4, $5, $6
+WHERE (SELECT count(*) FROM host_maintenance m WHERE m.host_id = $2 AND m.cancelled_at IS NULL AND m.ends_at > now()) < $7::bigint
+RETURNING id
+`
+
+type InsertMaintenanceParams struct {
+	ID        ids.ID
+	HostID    ids.ID
+	StartsAt  time.Time
+	EndsAt    time.Time
+	Reason    string
+	CreatedBy string
+	Most      int64
+}
+
+func (q *Queries) InsertMaintenance(ctx context.Context, arg InsertMaintenanceParams) (ids.ID, error) {
+	row := q.db.QueryRow(ctx, insertMaintenance,
+		arg.ID,
+		arg.HostID,
+		arg.StartsAt,
+		arg.EndsAt,
+		arg.Reason,
+		arg.CreatedBy,
+		arg.Most,
+	)
+	var id ids.ID
+	err := row.Scan(&id)
+	return id, err
+}
+
+const insertPlan = `-- name: InsertPlan :one
+INSERT INTO plans (id, parent_id, cause, body, demands, digest, note, state, created_by)
+VALUES ($1, $2::uuid, $3, $4, $5, $6, $7, 'draft', $8)
+RETURNING number
+`
+
+type InsertPlanParams struct {
+	ID        ids.ID
+	ParentID  *ids.ID
+	Cause     string
+	Body      []byte
+	Demands   []byte
+	Digest    string
+	Note      string
+	CreatedBy string
+}
+
+func (q *Queries) InsertPlan(ctx context.Context, arg InsertPlanParams) (*int64, error) {
+	row := q.db.QueryRow(ctx, insertPlan,
+		arg.ID,
+		arg.ParentID,
+		arg.Cause,
+		arg.Body,
+		arg.Demands,
+		arg.Digest,
+		arg.Note,
+		arg.CreatedBy,
+	)
+	var number *int64
+	err := row.Scan(&number)
+	return number, err
+}
+
+const insertUnitEvent = `-- name: InsertUnitEvent :exec
+INSERT INTO unit_events (id, unit_id, state, text) VALUES ($1, $2, $3, $4)
+`
+
+type InsertUnitEventParams struct {
+	ID     ids.ID
+	UnitID ids.ID
+	State  string
+	Text   string
+}
+
+func (q *Queries) InsertUnitEvent(ctx context.Context, arg InsertUnitEventParams) error {
+	_, err := q.db.Exec(ctx, insertUnitEvent,
+		arg.ID,
+		arg.UnitID,
+		arg.State,
+		arg.Text,
+	)
+	return err
+}
+
+const listDemands = `-- name: ListDemands :many
+SELECT p.model_id, m.name AS model_name, p.recipe_id, r.name AS recipe_name, r.digest, r.source, p.release_id, p.units, p.kinds, p.regions, p.spread,
+       p.weight, p.version, p.updated_by, p.updated_at
+FROM placement_policies p JOIN models m ON m.id = p.model_id JOIN recipes r ON r.id = p.recipe_id
+ORDER BY m.name, r.name, p.recipe_id
+`
+
+type ListDemandsRow struct {
+	ModelID    ids.ID
+	ModelName  string
+	RecipeID   ids.ID
+	RecipeName string
+	Digest     string
+	Source     string
+	ReleaseID  ids.ID
+	Units      int32
+	Kinds      []string
+	Regions    []string
+	Spread     bool
+	Weight     int32
+	Version    int64
+	UpdatedBy  string
+	UpdatedAt  time.Time
+}
+
+func (q *Queries) ListDemands(ctx context.Context) ([]ListDemandsRow, error) {
+	rows, err := q.db.Query(ctx, listDemands)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListDemandsRow
+	for rows.Next() {
+		var i ListDemandsRow
+		if err := rows.Scan(
+			&i.ModelID,
+			&i.ModelName,
+			&i.RecipeID,
+			&i.RecipeName,
+			&i.Digest,
+			&i.Source,
+			&i.ReleaseID,
+			&i.Units,
+			&i.Kinds,
+			&i.Regions,
+			&i.Spread,
+			&i.Weight,
+			&i.Version,
+			&i.UpdatedBy,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listMaintenance = `-- name: ListMaintenance :many
+SELECT m.id, m.host_id, h.name AS host_name, m.starts_at, m.ends_at, m.reason, m.created_by, m.created_at
+FROM host_maintenance m JOIN hosts h ON h.id = m.host_id
+WHERE m.cancelled_at IS NULL AND m.ends_at > now() AND h.removed_at IS NULL ORDER BY m.starts_at, m.id
+`
+
+type ListMaintenanceRow struct {
+	ID        ids.ID
+	HostID    ids.ID
+	HostName  string
+	StartsAt  time.Time
+	EndsAt    time.Time
+	Reason    string
+	CreatedBy string
+	CreatedAt time.Time
+}
+
+// Windows that are open or ahead.
+func (q *Queries) ListMaintenance(ctx context.Context) ([]ListMaintenanceRow, error) {
+	rows, err := q.db.Query(ctx, listMaintenance)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListMaintenanceRow
+	for rows.Next() {
+		var i ListMaintenanceRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.HostID,
+			&i.HostName,
+			&i.StartsAt,
+			&i.EndsAt,
+			&i.Reason,
+			&i.CreatedBy,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listPlans = `-- name: ListPlans :many
+SELECT p.id, p.number, p.cause, p.note, p.state, p.created_by, p.created_at, p.committed_by, p.committed_at, COALESCE(o.number, 0)::bigint AS parent_number,
+       jsonb_array_length(CASE WHEN jsonb_typeof(p.body -> 'units') = 'array' THEN p.body -> 'units' ELSE '[]' END)::bigint AS units,
+       jsonb_array_length(CASE WHEN jsonb_typeof(p.body -> 'moves') = 'array' THEN p.body -> 'moves' ELSE '[]' END)::bigint AS moves,
+       jsonb_array_length(CASE WHEN jsonb_typeof(p.body -> 'unmet') = 'array' THEN p.body -> 'unmet' ELSE '[]' END)::bigint AS unmet
+FROM plans p LEFT JOIN plans o ON o.id = p.parent_id
+WHERE p.number < $1::bigint ORDER BY p.number DESC LIMIT $2
+`
+
+type ListPlansParams struct {
+	Before  int64
+	MaxRows int32
+}
+
+type ListPlansRow struct {
+	ID           ids.ID
+	Number       *int64
+	Cause        string
+	Note         string
+	State        string
+	CreatedBy    string
+	CreatedAt    time.Time
+	CommittedBy  *string
+	CommittedAt  *time.Time
+	ParentNumber int64
+	Units        int64
+	Moves        int64
+	Unmet        int64
+}
+
+func (q *Queries) ListPlans(ctx context.Context, arg ListPlansParams) ([]ListPlansRow, error) {
+	rows, err := q.db.Query(ctx, listPlans, arg.Before, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListPlansRow
+	for rows.Next() {
+		var i ListPlansRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Number,
+			&i.Cause,
+			&i.Note,
+			&i.State,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.CommittedBy,
+			&i.CommittedAt,
+			&i.ParentNumber,
+			&i.Units,
+			&i.Moves,
+			&i.Unmet,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listUnitEvents = `-- name: ListUnitEvents :many
+SELECT at, state, text FROM unit_events WHERE unit_id = $1 ORDER BY at DESC, id DESC LIMIT $2
+`
+
+type ListUnitEventsParams struct {
+	UnitID  ids.ID
+	MaxRows int32
+}
+
+type ListUnitEventsRow struct {
+	At    time.Time
+	State string
+	Text  string
+}
+
+func (q *Queries) ListUnitEvents(ctx context.Context, arg ListUnitEventsParams) ([]ListUnitEventsRow, error) {
+	rows, err := q.db.Query(ctx, listUnitEvents, arg.UnitID, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListUnitEventsRow
+	for rows.Next() {
+		var i ListUnitEventsRow
+		if err := rows.Scan(&i.At, &i.State, &i.Text); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockHost = `-- name: LockHost :one
+SELECT id, name, provider, region, capacity_kind, gpu_hour_nano, network, failure_domain, cordoned, draining, cordon_reason FROM hosts
+WHERE id = $1 AND removed_at IS NULL FOR UPDATE
+`
+
+type LockHostRow struct {
+	ID            ids.ID
+	Name          string
+	Provider      string
+	Region        string
+	CapacityKind  string
+	GpuHourNano   int64
+	Network       string
+	FailureDomain string
+	Cordoned      bool
+	Draining      bool
+	CordonReason  string
+}
+
+func (q *Queries) LockHost(ctx context.Context, id ids.ID) (LockHostRow, error) {
+	row := q.db.QueryRow(ctx, lockHost, id)
+	var i LockHostRow
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Provider,
+		&i.Region,
+		&i.CapacityKind,
+		&i.GpuHourNano,
+		&i.Network,
+		&i.FailureDomain,
+		&i.Cordoned,
+		&i.Draining,
+		&i.CordonReason,
+	)
+	return i, err
+}
+
+const lockPlans = `-- name: LockPlans :exec
+SELECT pg_advisory_xact_lock(hashtext('plans'))
+`
+
+func (q *Queries) LockPlans(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, lockPlans)
+	return err
+}
+
+const moveFleetUnit = `-- name: MoveFleetUnit :execrows
+UPDATE units SET state = $1, state_text = $2, tries = $3, wanted = $4,
+       spec = COALESCE($5::jsonb, spec), state_at = CASE WHEN state = $1 THEN state_at ELSE now() END,
+       generation = generation + (CASE WHEN wanted <> $4 OR spec IS DISTINCT FROM COALESCE($5::jsonb, spec) THEN 1 ELSE 0 END)
+WHERE id = $6 AND state = $7 AND generation = $8 AND removed_at IS NULL
+`
+
+type MoveFleetUnitParams struct {
+	State         string
+	StateText     string
+	Tries         int32
+	Wanted        string
+	Spec          []byte
+	ID            ids.ID
+	OldState      string
+	OldGeneration int64
+}
+
+// One state to the next; nothing when the row is not as it was read. The agent is told of another wish by the generation.
+func (q *Queries) MoveFleetUnit(ctx context.Context, arg MoveFleetUnitParams) (int64, error) {
+	result, err := q.db.Exec(ctx, moveFleetUnit,
+		arg.State,
+		arg.StateText,
+		arg.Tries,
+		arg.Wanted,
+		arg.Spec,
+		arg.ID,
+		arg.OldState,
+		arg.OldGeneration,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const putDemand = `-- name: PutDemand :one
+INSERT INTO placement_policies (model_id, recipe_id, release_id, units, kinds, regions, spread, weight, updated_by)
+VALUES ($1, $2, $3, $4, $5::text[], $6::text[], $7,
+        $8, $9)
+ON CONFLICT (model_id, recipe_id) DO UPDATE SET units = excluded.units, kinds = excluded.kinds, regions = excluded.regions, spread = excluded.spread,
+       weight = excluded.weight, updated_by = excluded.updated_by, updated_at = now(), version = placement_policies.version + 1
+RETURNING version
+`
+
+type PutDemandParams struct {
+	ModelID   ids.ID
+	RecipeID  ids.ID
+	ReleaseID ids.ID
+	Units     int32
+	Kinds     []string
+	Regions   []string
+	Spread    bool
+	Weight    int32
+	UpdatedBy string
+}
+
+func (q *Queries) PutDemand(ctx context.Context, arg PutDemandParams) (int64, error) {
+	row := q.db.QueryRow(ctx, putDemand,
+		arg.ModelID,
+		arg.RecipeID,
+		arg.ReleaseID,
+		arg.Units,
+		arg.Kinds,
+		arg.Regions,
+		arg.Spread,
+		arg.Weight,
+		arg.UpdatedBy,
+	)
+	var version int64
+	err := row.Scan(&version)
+	return version, err
+}
+
+const recipeSource = `-- name: RecipeSource :one
+SELECT id, name, source, (retired_at IS NOT NULL)::boolean AS retired FROM recipes WHERE id = $1
+`
+
+type RecipeSourceRow struct {
+	ID      ids.ID
+	Name    string
+	Source  string
+	Retired bool
+}
+
+func (q *Queries) RecipeSource(ctx context.Context, id ids.ID) (RecipeSourceRow, error) {
+	row := q.db.QueryRow(ctx, recipeSource, id)
+	var i RecipeSourceRow
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Source,
+		&i.Retired,
+	)
+	return i, err
+}
+
+const recipeSources = `-- name: RecipeSources :many
+SELECT rel.id AS release_id, r.id, r.name, r.source FROM releases rel JOIN recipes r ON r.id = rel.recipe_id WHERE rel.id = ANY($1::uuid[])
+`
+
+type RecipeSourcesRow struct {
+	ReleaseID ids.ID
+	ID        ids.ID
+	Name      string
+	Source    string
+}
+
+// The recipes of releases.
+func (q *Queries) RecipeSources(ctx context.Context, releases []ids.ID) ([]RecipeSourcesRow, error) {
+	rows, err := q.db.Query(ctx, recipeSources, releases)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RecipeSourcesRow
+	for rows.Next() {
+		var i RecipeSourcesRow
+		if err := rows.Scan(
+			&i.ReleaseID,
+			&i.ID,
+			&i.Name,
+			&i.Source,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const removeFleetUnit = `-- name: RemoveFleetUnit :execrows
+UPDATE units SET removed_at = now(), wanted = 'stopped', state = 'stopped', generation = generation + 1, name = name || '~' || id
+WHERE id = $1 AND generation = $2 AND removed_at IS NULL
+`
+
+type RemoveFleetUnitParams struct {
+	ID            ids.ID
+	OldGeneration int64
+}
+
+// The name becomes free for another unit.
+func (q *Queries) RemoveFleetUnit(ctx context.Context, arg RemoveFleetUnitParams) (int64, error) {
+	result, err := q.db.Exec(ctx, removeFleetUnit, arg.ID, arg.OldGeneration)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const removedUnitGPUs = `-- name: RemovedUnitGPUs :many
+SELECT id, gpus FROM units WHERE id = ANY($1::uuid[]) AND removed_at IS NOT NULL
+`
+
+type RemovedUnitGPUsRow struct {
+	ID   ids.ID
+	Gpus []int32
+}
+
+// The GPUs of rows that were removed, whose engines may still run.
+func (q *Queries) RemovedUnitGPUs(ctx context.Context, argIds []ids.ID) ([]RemovedUnitGPUsRow, error) {
+	rows, err := q.db.Query(ctx, removedUnitGPUs, argIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RemovedUnitGPUsRow
+	for rows.Next() {
+		var i RemovedUnitGPUsRow
+		if err := rows.Scan(&i.ID, &i.Gpus); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const reshapeFleetUnit = `-- name: ReshapeFleetUnit :execrows
+UPDATE units SET host_id = $1::uuid, slot = $2, gpus = $3::int[], expert = $4, state = 'planned',
+       state_text = $5, state_at = now(), wanted = 'stopped', tries = 0, generation = generation + 1
+WHERE id = $6 AND state = $7 AND generation = $8 AND removed_at IS NULL
+`
+
+type ReshapeFleetUnitParams struct {
+	HostID        ids.ID
+	Slot          int32
+	Gpus          []int32
+	Expert        int32
+	StateText     string
+	ID            ids.ID
+	OldState      string
+	OldGeneration int64
+}
+
+// Gives a row that runs nothing other GPUs, or another host.
+func (q *Queries) ReshapeFleetUnit(ctx context.Context, arg ReshapeFleetUnitParams) (int64, error) {
+	result, err := q.db.Exec(ctx, reshapeFleetUnit,
+		arg.HostID,
+		arg.Slot,
+		arg.Gpus,
+		arg.Expert,
+		arg.StateText,
+		arg.ID,
+		arg.OldState,
+		arg.OldGeneration,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const setFleetSettings = `-- name: SetFleetSettings :exec
+UPDATE fleet_settings SET auto_repair = $1, spares = $2, spares_from = $3,
+       max_lost = $4, updated_by = $5, updated_at = now()
+`
+
+type SetFleetSettingsParams struct {
+	AutoRepair bool
+	Spares     int32
+	SparesFrom int32
+	MaxLost    int32
+	UpdatedBy  string
+}
+
+func (q *Queries) SetFleetSettings(ctx context.Context, arg SetFleetSettingsParams) error {
+	_, err := q.db.Exec(ctx, setFleetSettings,
+		arg.AutoRepair,
+		arg.Spares,
+		arg.SparesFrom,
+		arg.MaxLost,
+		arg.UpdatedBy,
+	)
+	return err
+}
+
+const setHostFacts = `-- name: SetHostFacts :exec
+UPDATE hosts SET provider = $1, region = $2, capacity_kind = $3, gpu_hour_nano = $4,
+       network = $5, failure_domain = $6
+WHERE id = $7
+`
+
+type SetHostFactsParams struct {
+	Provider      string
+	Region        string
+	CapacityKind  string
+	GpuHourNano   int64
+	Network       string
+	FailureDomain string
+	ID            ids.ID
+}
+
+func (q *Queries) SetHostFacts(ctx context.Context, arg SetHostFactsParams) error {
+	_, err := q.db.Exec(ctx, setHostFacts,
+		arg.Provider,
+		arg.Region,
+		arg.CapacityKind,
+		arg.GpuHourNano,
+		arg.Network,
+		arg.FailureDomain,
+		arg.ID,
+	)
+	return err
+}
+
+const supersedeDrafts = `-- name: SupersedeDrafts :exec
+UPDATE plans SET state = 'superseded' WHERE state = 'draft' AND parent_id IS DISTINCT FROM $1::uuid
+`
+
+// Drafts whose parent is no longer the current plan can never be committed.
+func (q *Queries) SupersedeDrafts(ctx context.Context, current ids.ID) error {
+	_, err := q.db.Exec(ctx, supersedeDrafts, current)
+	return err
+}
+
+const supersedePlan = `-- name: SupersedePlan :exec
+UPDATE plans SET state = 'superseded' WHERE state = 'committed'
+`
+
+func (q *Queries) SupersedePlan(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, supersedePlan)
+	return err
 }
 
 const takeLease = `-- name: TakeLease :one
