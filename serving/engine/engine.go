@@ -57,6 +57,15 @@ type Caps struct {
 	Supervised         bool // Command works: an agent can run it
 	Rank               bool // run by Command, it takes requests of a lower rank first
 	Prefill            bool // goes on with a last message of the assistant's: by continue_final_message, or by itself
+	Cancel             bool // has a verb that ends one request
+	Drain              bool // has a verb for it; else SIGTERM says it
+	Sleep              bool // gives its GPU memory back and takes it again
+	LoRA               bool // loads and unloads adapters while it runs
+	Grow, Shrink       bool // can be resized that way while it runs
+	SwitchRole         bool // prefill becomes decode and the other way round, when idle
+	AnyRole            bool // takes either role with each request: there is nothing to switch
+	ResetPrefix        bool // forgets its prefixes when told
+	Polled             bool // its KV events are polled (PollEvents), by one reader
 	ChatOnly           bool // takes messages only: a prompt of text has no salt, so tenants would read each other's cache
 }
 
@@ -116,6 +125,8 @@ type Driver interface {
 	// Tokens gives the prompt's token ids as the engine's template makes them; chatBody names the engine's model, as
 	// PrepareChat wrote it. ErrUnsupported where the engine does not tell.
 	Tokens(ctx context.Context, c *http.Client, base string, chatBody []byte) ([]uint32, error)
+	Verbs
+
 	// BlockSize is the number of tokens in a KV block by default, 0 when unknown. KV events say the true one.
 	BlockSize() int
 }

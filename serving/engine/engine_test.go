@@ -35,7 +35,7 @@ func TestCommands(t *testing.T) {
 	spec := engine.Spec{Executable: "/opt/e", Model: "m", ModelPath: "/w", Port: 8001, KVPort: 8002, ReplayPort: 8003,
 		Context: 4096, Slots: 16, Extra: []string{"--extra"}, DataDir: "/d"}
 	for family, want := range map[engine.Family]string{
-		engine.VLLM: `/opt/e serve /w --served-model-name m --host 127.0.0.1 --port 8001 --enable-prefix-caching --enable-prompt-tokens-details --scheduling-policy priority` +
+		engine.VLLM: `/opt/e serve /w --served-model-name m --host 127.0.0.1 --port 8001 --enable-prefix-caching --enable-prompt-tokens-details --scheduling-policy priority --enable-scale-out` +
 			` --max-model-len 4096 --max-num-seqs 16 --kv-events-config {"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://127.0.0.1:8002","replay_endpoint":"tcp://127.0.0.1:8003","topic":"kv-events"} --extra`,
 		engine.SGLang: `/opt/e --model-path /w --served-model-name m --host 127.0.0.1 --port 8001 --page-size 16 --enable-cache-report --enable-metrics` +
 			` --enable-priority-scheduling --schedule-low-priority-values-first --default-priority-value 0 --disable-priority-preemption --context-length 4096 --max-running-requests 16` +

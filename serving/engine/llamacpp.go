@@ -10,7 +10,7 @@ import (
 )
 
 // llamaCpp drives llama.cpp's server. It ignores continuous_usage_stats; timings_per_token puts counts on every chunk.
-type llamaCpp struct{}
+type llamaCpp struct{ noVerbs }
 
 var llamaChat = chatRules{
 	forced:    `"stream":true,"stream_options":{"include_usage":true},"timings_per_token":true`,

@@ -9,7 +9,7 @@ import (
 
 // openAI drives any server or provider with OpenAI's dialect that someone else runs. It is attached, never supervised:
 // nothing but Chat Completions is asked of it, and no field that only some servers know is sent.
-type openAI struct{}
+type openAI struct{ noVerbs }
 
 var openAIChat = chatRules{forced: `"stream":true,"stream_options":{"include_usage":true}`, constrain: plainConstraints}
 

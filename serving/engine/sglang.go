@@ -9,7 +9,7 @@ import (
 )
 
 // sglang drives SGLang (0.5.20 or newer), supervised or attached.
-type sglang struct{}
+type sglang struct{ sglangVerbs }
 
 var sglangChat = chatRules{
 	forced:    `"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`,
@@ -30,7 +30,8 @@ func (sglang) BlockSize() int { return sglangPage }
 func (sglang) Alive() string  { return "/ping" } // /health generates a token each time
 
 func (sglang) Caps() Caps {
-	return Caps{CacheSalt: true, ContinuousUsage: true, CachedOnEveryChunk: true, KVEvents: true, Tokens: true, Supervised: true, Rank: true, Prefill: true}
+	return Caps{CacheSalt: true, ContinuousUsage: true, CachedOnEveryChunk: true, KVEvents: true, Tokens: true, Supervised: true, Rank: true, Prefill: true,
+		Cancel: true, Sleep: true, LoRA: true, Grow: true, SwitchRole: true, ResetPrefix: true}
 }
 
 func (sglang) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {

@@ -11,7 +11,7 @@ import (
 
 // simulated drives the engine of package sim. It speaks vLLM's dialect and metrics; beyond vLLM it has cached counts on
 // every chunk, and token ids that are computed here without asking it.
-type simulated struct{}
+type simulated struct{ vllmVerbs }
 
 var simChat = chatRules{
 	forced:    `"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`,
@@ -29,7 +29,8 @@ func (simulated) Label() string  { return "simulated engine (no real model)" }
 func (simulated) BlockSize() int { return simBlockTokens }
 
 func (simulated) Caps() Caps {
-	return Caps{CacheSalt: true, ContinuousUsage: true, CachedOnEveryChunk: true, KVEvents: true, Tokens: true, Supervised: true, Rank: true, Prefill: true}
+	return Caps{CacheSalt: true, ContinuousUsage: true, CachedOnEveryChunk: true, KVEvents: true, Tokens: true, Supervised: true, Rank: true, Prefill: true,
+		Cancel: true, Sleep: true, LoRA: true, Grow: true, Shrink: true, AnyRole: true, ResetPrefix: true}
 }
 
 func (simulated) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {

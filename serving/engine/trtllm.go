@@ -11,7 +11,7 @@ import (
 
 // trtllm drives TensorRT-LLM's trtllm-serve (1.2 or newer), supervised or attached. It refuses members that it does not
 // know, and takes a cache salt with messages only.
-type trtllm struct{}
+type trtllm struct{ noVerbs }
 
 var trtllmChat = chatRules{
 	forced:    `"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`,
@@ -37,7 +37,7 @@ func (trtllm) Alive() string  { return "/health" }
 
 // Caps: events are polled (PollEvents) and tell no salt, and nothing tells a chat's tokens: prefixes are followed by bytes.
 func (trtllm) Caps() Caps {
-	return Caps{CacheSalt: true, ContinuousUsage: true, CachedOnEveryChunk: true, Supervised: true, Rank: true, ChatOnly: true}
+	return Caps{CacheSalt: true, ContinuousUsage: true, CachedOnEveryChunk: true, Supervised: true, Rank: true, ChatOnly: true, Polled: true}
 }
 
 func (trtllm) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {

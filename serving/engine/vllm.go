@@ -9,7 +9,7 @@ import (
 )
 
 // vllm drives vLLM (0.30 or newer), supervised or attached.
-type vllm struct{}
+type vllm struct{ vllmVerbs }
 
 var vllmChat = chatRules{
 	forced:    `"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`,
@@ -31,7 +31,8 @@ func (vllm) Label() string  { return "vLLM" }
 func (vllm) BlockSize() int { return vllmBlockTokens }
 
 func (vllm) Caps() Caps {
-	return Caps{CacheSalt: true, ContinuousUsage: true, KVEvents: true, Tokens: true, Supervised: true, Rank: true, Prefill: true}
+	return Caps{CacheSalt: true, ContinuousUsage: true, KVEvents: true, Tokens: true, Supervised: true, Rank: true, Prefill: true,
+		Cancel: true, Sleep: true, LoRA: true, Grow: true, Shrink: true, AnyRole: true, ResetPrefix: true}
 }
 
 func (vllm) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {

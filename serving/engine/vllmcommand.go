@@ -16,6 +16,7 @@ func (vllm) Command(s Spec) (Command, error) {
 	args := []string{
 		"serve", s.ModelPath, "--served-model-name", s.Model, "--host", "127.0.0.1", "--port", strconv.Itoa(s.Port),
 		"--enable-prefix-caching", "--enable-prompt-tokens-details", "--scheduling-policy", "priority",
+		"--enable-scale-out", // token ids of prompts, and cancelling
 	}
 	args = flag(args, "--max-model-len", s.Context)
 	args = flag(args, "--max-num-seqs", int64(s.Slots))
