@@ -26,12 +26,15 @@ func (c *Count) AnthropicHeaders(h http.Header) { c.lease.AnthropicHeaders(h) }
 // one request from the key's limits, costs nothing and leaves no event: nothing is generated.
 func (g *Gate) CountTokens(ctx context.Context, req Request, estimate int64) (Count, error) {
 	if err := g.enter(); err != nil {
+		req.Early.End()
 		return Count{}, err
 	}
 	defer g.leave()
-	c := &req.Caller
-	lease, err := g.Limits.Take(c.Key, limits.Limits{RPM: c.RPM, TPM: c.TPM, Concurrency: c.Concurrency}, 0)
-	if err != nil {
+	var lease limits.Lease
+	var err error
+	if req.Early != nil {
+		lease = req.Early.lease
+	} else if lease, err = g.take(&req.Caller, 0); err != nil {
 		return Count{}, err
 	}
 	counted := Count{Tokens: estimate, lease: lease}

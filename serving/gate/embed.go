@@ -42,7 +42,7 @@ func (r *relay) embed() (ended bool, err error) {
 		r.end(usage.ClientLeft, http.StatusOK, c, route.OK)
 		return true, nil
 	}
-	r.last(r.end(usage.Complete, http.StatusOK, c, route.OK), []byte(endOfObject))
+	r.last(r.end(usage.Complete, http.StatusOK, c, route.OK), func(dst []byte) []byte { return append(dst, endOfObject...) })
 	return true, nil
 }
 

@@ -1,6 +1,8 @@
 package gate
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -37,6 +39,14 @@ func (r *relay) complete(ending usage.Ending) error {
 	r.t.meter.deliver()
 	c := r.delivered(ending == usage.Complete)
 	r.out = r.answer.Finish(r.out[:0], r.shown(&c))
+	if len(r.out) == 0 { // it has no part that may be told before the usage is safe
+		r.last(r.end(ending, http.StatusOK, c, route.OK), func(dst []byte) []byte {
+			dst = r.answer.End(dst)
+			r.commit("application/json", len(dst))
+			return dst
+		})
+		return nil
+	}
 	body := len(r.out)
 	r.out = r.answer.End(r.out)
 	r.commit("application/json", len(r.out))
@@ -44,7 +54,7 @@ func (r *relay) complete(ending usage.Ending) error {
 		r.end(usage.ClientLeft, http.StatusOK, c, route.OK)
 		return nil
 	}
-	r.last(r.end(ending, http.StatusOK, c, route.OK), r.out[body:])
+	r.last(r.end(ending, http.StatusOK, c, route.OK), func([]byte) []byte { return r.out[body:] })
 	return nil
 }
 
@@ -63,7 +73,7 @@ func (r *relay) completeStream() error {
 		}
 	}
 	ack := r.end(usage.Complete, http.StatusOK, c, route.OK)
-	r.last(ack, r.answer.End(r.out[:0]))
+	r.last(ack, r.answer.End)
 	return nil
 }
 
@@ -75,10 +85,10 @@ func (r *relay) shown(c *count) *usage.Vector {
 	return &usage.Vector{usage.Input: r.t.promptEstimate(), usage.Output: r.t.meter.pieces}
 }
 
-// clientLeft ends a request whose client has gone: it pays the prompt, if its prefill ran, and what it got. A line of a
-// batch is called off by us, not by the customer, and nobody got anything of it.
+// clientLeft ends a request whose client has gone: it pays the prompt, if its prefill ran, and what it got. One that we called
+// off pays nothing.
 func (r *relay) clientLeft() error {
-	if r.t.req.Batch {
+	if r.calledOff() {
 		f := fault.New(fault.Unavailable, "The request was called off.").WithCause(r.ctx.Err())
 		r.end(usage.FailedUnbilled, f.Kind.Status(), count{}, route.Cancelled)
 		return f
@@ -164,7 +174,7 @@ const policyNothing = "nothing"
 func (r *relay) failStream(ending usage.Ending, c count, f *fault.Fault, outcome route.Outcome) {
 	ack := r.end(ending, http.StatusOK, c, outcome)
 	if r.write(r.answer.Fail(r.out[:0], r.t.req.Dialect.Frame(f))) == nil {
-		r.last(ack, r.answer.End(r.out[:0]))
+		r.last(ack, r.answer.End)
 	}
 }
 
@@ -245,30 +255,51 @@ func (r *relay) writeProgress() {
 // engineRest bounds the wait for the end of the engine's answer, so that its connection can be used again.
 const engineRest = 20 * time.Millisecond
 
-// last writes the answer's last bytes once the usage log has acknowledged. When it does not in time, the answer is cut.
-func (r *relay) last(ack <-chan struct{}, bytes []byte) {
+// last makes and writes the answer's last bytes once the usage log has acknowledged. When it does not in time, the answer is
+// cut.
+func (r *relay) last(ack <-chan struct{}, end func(dst []byte) []byte) {
 	r.rest()
-	left := r.ctx.Done()
-	if r.t.req.Batch {
-		left = nil // what is charged is handed over, even if it was called off meanwhile
+	if !r.acknowledged(ack) {
+		return
 	}
+	bytes := end(r.out[:0])
+	r.writeInTime()
+	_, _ = r.w.Write(bytes) // a client that has gone got everything but the end; the server flushes what ends an answer
+}
+
+// acknowledged waits for the usage log; false when it does not answer in time, and when the client has gone meanwhile. What
+// was called off by us is handed over all the same: it is charged.
+func (r *relay) acknowledged(ack <-chan struct{}) bool {
 	select {
 	case <-ack:
+		return true
 	default:
-		bound := time.NewTimer(r.t.gate.Times.Ack)
-		defer bound.Stop()
+	}
+	bound := time.NewTimer(r.t.gate.Times.Ack)
+	defer bound.Stop()
+	for left := r.ctx.Done(); ; {
 		select {
 		case <-ack:
+			return true
 		case <-bound.C:
 			slog.Error("the usage log did not acknowledge in time: an answer was cut", "request_id", ids.Format(ids.Request, r.t.req.ID))
 			r.cut = true
-			return
+			return false
 		case <-left:
-			return
+			if !r.calledOff() {
+				return false
+			}
+			left = nil
 		}
 	}
-	r.writeInTime()
-	_, _ = r.w.Write(bytes) // a client that has gone got everything but the end; the server flushes what ends an answer
+}
+
+// ErrCalledOff is the cause with which a request's context ends when it was we who gave it up: nothing is paid for it.
+var ErrCalledOff = errors.New("gate: the request was called off")
+
+// calledOff reports whether a request's end was ours: lines of batches are never ended by the customer.
+func (r *relay) calledOff() bool {
+	return r.t.req.Batch || errors.Is(context.Cause(r.ctx), ErrCalledOff)
 }
 
 // rest reads the engine's answer to its end.

@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"millrace/internal/fault"
@@ -12,13 +13,17 @@ import (
 )
 
 // gallery has one image.
-type gallery struct{ asked int }
+type gallery struct {
+	asked int
+	held  atomic.Int32
+}
 
-func (g *gallery) Fetch(_ context.Context, url string) ([]byte, error) {
+func (g *gallery) Fetch(_ context.Context, url string) ([]byte, func(), error) {
 	if g.asked++; url != "https://example.com/a.png" {
-		return nil, fault.New(fault.Invalid, "No image.")
+		return nil, nil, fault.New(fault.Invalid, "No image.")
 	}
-	return []byte("data:image/png;base64,AAAA"), nil
+	g.held.Add(1)
+	return []byte("data:image/png;base64,AAAA"), func() { g.held.Add(-1) }, nil
 }
 
 func TestImagesReachEnginesAsData(t *testing.T) {
@@ -53,6 +58,10 @@ func TestImagesReachEnginesAsData(t *testing.T) {
 					t.Error("something reached an engine or the log")
 				}
 				return
+			}
+			s.Event(t)
+			if g, ok := tt.images.(*gallery); ok && g.held.Load() != 0 {
+				t.Error("what has ended holds images")
 			}
 			if _, sent := e.Last(); !strings.Contains(sent, `"url":"data:image/png;base64,AAAA"`) || strings.Contains(sent, "example.com") {
 				t.Errorf("the engine got %s", sent)

@@ -6,12 +6,16 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"millrace/internal/ids"
 	"millrace/internal/usage"
+	"millrace/serving/gate"
 	"millrace/serving/gate/gatetest"
+	"millrace/serving/protocol"
 )
 
 // The client goes: the engine learns it at once, and what was delivered is paid.
@@ -117,5 +121,39 @@ func TestNothingWritten(t *testing.T) {
 	s.ServeHTTP(deaf{http.Header{}}, req)
 	if ev := s.Event(t); ev.Ending != usage.ClientLeft || ev.Usage.Prompt() != 100 || ev.Usage.Generated() != 0 {
 		t.Errorf("%+v", ev)
+	}
+}
+
+// What we call off ourselves is paid by nobody, whether its client would have paid or not.
+func TestWhatIsCalledOffIsFree(t *testing.T) {
+	for _, members := range []string{"", streamed} {
+		for name, tt := range map[string]struct {
+			cause  error
+			ending usage.Ending
+			paid   bool
+		}{"called off": {gate.ErrCalledOff, usage.FailedUnbilled, false}, "left": {nil, usage.ClientLeft, true}} {
+			began := make(chan struct{})
+			e := gatetest.NewEngine(t, func(c net.Conn, _ int) bool {
+				gatetest.SendTaken(c, gatetest.StreamHead, gatetest.Chunk(role()+says("one", 1)+says(" two", 2)))
+				close(began)
+				gatetest.Gone(c)
+				return false
+			})
+			s := gatetest.New(t, gatetest.Options{Direct: true}, e)
+			chat, err := protocol.DecodeChat([]byte(request(members)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ticket, err := s.Gate.Admit(t.Context(), gate.Request{ID: ids.New(), Caller: s.Caller, Chat: chat, Dialect: &gatetest.Dialect})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			go func() { <-began; cancel(tt.cause) }()
+			err = ticket.Serve(ctx, httptest.NewRecorder())
+			if ev := s.Event(t); ev.Ending != tt.ending || (ev.Charge > 0) != tt.paid || (err == nil) != tt.paid {
+				t.Errorf("%s%s: %v, %+v", name, members, err, ev)
+			}
+		}
 	}
 }

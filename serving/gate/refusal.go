@@ -22,7 +22,7 @@ type failure struct {
 	retry bool   // another unit may do better
 	same  bool   // this one too: only a stale connection was to blame
 	blame bool   // the unit is at fault
-	left  bool   // the client has gone
+	left  bool   // the client has gone, of its own will
 }
 
 // rejected is a unit's answer that is no stream.

@@ -63,6 +63,9 @@ func (t *Ticket) Serve(ctx context.Context, w http.ResponseWriter) error {
 
 // release gives the buffers back.
 func (t *Ticket) release() {
+	for _, free := range t.fetched {
+		free()
+	}
 	s := t.scratch
 	t.scratch = nil
 	s.body, s.kept = t.body.text, t.meter.kept
@@ -182,7 +185,7 @@ func (r *relay) extra(u *catalogue.Unit) []byte {
 func (r *relay) abandon(err error) failure {
 	f := r.t.classify(err)
 	if r.ctx.Err() != nil {
-		f = failure{fault: fault.New(fault.Unavailable, "The client has gone.").WithCause(err), note: "client left", left: true}
+		f = failure{fault: fault.New(fault.Unavailable, "The client has gone.").WithCause(err), note: "client left", left: !r.calledOff()}
 	}
 	outcome := route.Cancelled
 	if f.blame {

@@ -47,7 +47,7 @@ func (r *relay) thrownOut(why *fault.Fault) error {
 	c := r.delivered(false)
 	ack := r.end(usage.ClientLeft, http.StatusOK, c, route.Cancelled)
 	if r.write(r.answer.Fail(r.out[:0], r.t.req.Dialect.Frame(why))) == nil {
-		r.last(ack, r.answer.End(r.out[:0]))
+		r.last(ack, r.answer.End)
 	}
 	return nil
 }

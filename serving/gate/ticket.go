@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"millrace/internal/fault"
@@ -35,6 +36,7 @@ type Request struct {
 	// Batch says that this is a line of a batch: it is priced at the batch tier where the price offers it, queues behind
 	// others where an engine ranks, does not count in the key's limits, and costs nothing when it is called off.
 	Batch bool
+	Early *Early // what was taken for it before; nil = nothing was
 }
 
 // Ticket is an admitted request: its hold is taken, its price pinned and its unit booked. Only Admit makes one. Serve must
@@ -64,6 +66,9 @@ type Ticket struct {
 	attempts []usage.Attempt
 	meter    meter
 	scratch  *scratch
+
+	fetching sync.Mutex
+	fetched  []func() // give the memory of fetched images back
 }
 
 // body is a prepared upstream body and what it was prepared for.
@@ -87,6 +92,7 @@ const (
 // what needs no money comes first.
 func (g *Gate) Admit(ctx context.Context, req Request) (*Ticket, error) {
 	if err := g.enter(); err != nil {
+		req.Early.End()
 		return nil, err
 	}
 	t := &Ticket{gate: g, req: req, start: g.Clock.Now(), scratch: scratches.Get().(*scratch)}
@@ -106,7 +112,11 @@ func (g *Gate) Admit(ctx context.Context, req Request) (*Ticket, error) {
 
 // turnAway gives back what a request took that is not let in.
 func (t *Ticket) turnAway() {
-	t.lease.Cancel()
+	if t.req.Early != nil {
+		t.lease.Done(0) // as Early.End
+	} else {
+		t.lease.Cancel()
+	}
 	if t.hold != nil {
 		t.hold.Settle(0)
 	}
@@ -116,9 +126,16 @@ func (t *Ticket) turnAway() {
 
 func (t *Ticket) admit(ctx context.Context) (err error) {
 	g, c, chat := t.gate, &t.req.Caller, t.req.Chat
-	if t.req.Batch {
+	switch {
+	case t.req.Batch:
 		chat.Service = usage.Batch
-	} else if t.lease, err = g.Limits.Take(c.Key, limits.Limits{RPM: c.RPM, TPM: c.TPM, Concurrency: c.Concurrency}, t.estimate()); err != nil {
+	case t.req.Early != nil:
+		t.lease = t.req.Early.lease
+		err = t.lease.Reserve(t.estimate())
+	default:
+		t.lease, err = g.take(c, t.estimate())
+	}
+	if err != nil {
 		return err
 	}
 	model, err := g.find(chat)
@@ -169,15 +186,31 @@ func (t *Ticket) images(ctx context.Context) error {
 		return fault.New(fault.Invalid, "Images are not fetched here: send the image itself as a data: URL.").
 			WithCode("unsupported_image_url").WithParam("messages")
 	}
-	return chat.FetchImages(ctx, images.Fetch)
+	return chat.FetchImages(ctx, func(ctx context.Context, url string) ([]byte, error) {
+		image, free, err := images.Fetch(ctx, url)
+		if err == nil {
+			t.fetching.Lock()
+			t.fetched = append(t.fetched, free)
+			t.fetching.Unlock()
+		}
+		return image, err
+	})
+}
+
+func (g *Gate) model(name string) (*catalogue.Model, error) {
+	model, known := g.Models.Model(name)
+	if !known {
+		return nil, fault.New(fault.NotFound, "The model %q does not exist. GET /v1/models lists those that do.", name).
+			WithCode("model_not_found").WithParam("model")
+	}
+	return model, nil
 }
 
 // find gives the request's model, and keeps of the request's extras those that it takes.
 func (g *Gate) find(chat *protocol.ChatRequest) (*catalogue.Model, error) {
-	model, known := g.Models.Model(chat.Model)
-	if !known {
-		return nil, fault.New(fault.NotFound, "The model %q does not exist. GET /v1/models lists those that do.", chat.Model).
-			WithCode("model_not_found").WithParam("model")
+	model, err := g.model(chat.Model)
+	if err != nil {
+		return nil, err
 	}
 	if len(chat.Extras) > 0 {
 		chat.KeepExtras(model.Extras)
@@ -239,8 +272,7 @@ func (t *Ticket) takeHold(ctx context.Context) error {
 		return fault.New(fault.Invalid, "This request could cost more than any request may.").WithParam("max_tokens")
 	}
 	t.held = sum.CeilNano()
-	c := &t.req.Caller
-	hold, err := t.gate.Budgets.Hold(ctx, Payer{Org: c.Org, Project: c.Project, Key: c.Key, TimeZone: c.TimeZone}, t.held)
+	hold, err := t.gate.Budgets.Hold(ctx, payer(&t.req.Caller), t.held)
 	if err == nil {
 		t.hold = hold
 	}

@@ -3,16 +3,16 @@
 // stand in a request (serving/protocol).
 //
 // Invariants: only public addresses are reached, decided for the very address that is dialled, at every redirect; what is
-// no image by its own bytes is refused; nothing is kept.
+// no image by its own bytes is refused; nothing is kept; what all requests of a process hold of images has a limit.
 package media
 
 import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"millrace/internal/fault"
@@ -27,8 +27,18 @@ const (
 	maxURLBytes  = 8 << 10
 )
 
+// Limits of memory: a small request can make much of it ours.
+const (
+	MaxMemory = 1 << 30  // bytes that the images of all requests take at once
+	copies    = 4        // of an image: as it came, as text, in the request and in the request for the engine
+	first     = 64 << 10 // bytes of an image that are counted before the first is read; twice as many each time after that
+)
+
 // Fetcher fetches images. It is safe for concurrent use.
-type Fetcher struct{ client *http.Client }
+type Fetcher struct {
+	client *http.Client
+	memory atomic.Int64 // bytes that are counted
+}
 
 // NewFetcher makes a fetcher. loopback lets it reach this machine too: for development only.
 func NewFetcher(loopback bool) *Fetcher {
@@ -39,7 +49,7 @@ func NewFetcher(loopback bool) *Fetcher {
 		}
 		return checkURL(r.URL)
 	}
-	return &Fetcher{c}
+	return &Fetcher{client: c}
 }
 
 var errURL = errors.New("media: no http or https address")
@@ -54,8 +64,19 @@ func checkURL(u *url.URL) error {
 // kinds are the images that engines read.
 var kinds = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true}
 
-// Fetch gives an image as a data: URL. What is wrong with it is a fault of kind Invalid that says nothing of what answered.
-func (f *Fetcher) Fetch(ctx context.Context, address string) ([]byte, error) {
+// Fetch gives an image as a data: URL, whose memory is counted until free is called. What is wrong with it is a fault of kind
+// Invalid that says nothing of what answered; when too much is held already it is Unavailable.
+func (f *Fetcher) Fetch(ctx context.Context, address string) (image []byte, free func(), err error) {
+	s := share{of: f}
+	image, err = f.fetch(ctx, address, &s)
+	if err != nil {
+		s.free()
+		return nil, nil, err
+	}
+	return image, s.free, nil
+}
+
+func (f *Fetcher) fetch(ctx context.Context, address string, s *share) ([]byte, error) {
 	u, err := url.Parse(address)
 	if err != nil || len(address) > maxURLBytes || checkURL(u) != nil {
 		return nil, refused("An image's address must be an http or https URL, or hold the image itself as a data: URL.", nil)
@@ -79,12 +100,9 @@ func (f *Fetcher) Fetch(ctx context.Context, address string) ([]byte, error) {
 	if answer.ContentLength > MaxBytes {
 		return nil, tooLarge()
 	}
-	data, err := io.ReadAll(io.LimitReader(answer.Body, MaxBytes+1))
-	switch {
-	case err != nil:
-		return nil, unreachable(err)
-	case len(data) > MaxBytes:
-		return nil, tooLarge()
+	data, err := s.read(answer.Body)
+	if err != nil {
+		return nil, err
 	}
 	kind := http.DetectContentType(data)
 	if !kinds[kind] {

@@ -42,9 +42,11 @@ func TestFetch(t *testing.T) {
 	want := "data:image/png;base64," + base64.StdEncoding.EncodeToString(png)
 	f := media.NewFetcher(true)
 	for _, path := range []string{"/a.png", "/moved"} {
-		if got, err := f.Fetch(t.Context(), s.URL+path); err != nil || string(got) != want {
-			t.Errorf("%s: %.60s, %v", path, got, err)
+		got, free, err := f.Fetch(t.Context(), s.URL+path)
+		if err != nil || string(got) != want {
+			t.Fatalf("%s: %.60s, %v", path, got, err)
 		}
+		free()
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -58,14 +60,62 @@ func TestFetch(t *testing.T) {
 		{"a file", t.Context(), "file:///etc/passwd"}, {"a user", t.Context(), strings.Replace(s.URL, "http://", "http://a:b@", 1) + "/a.png"},
 		{"nothing", t.Context(), ""}, {"the client has gone", gone, s.URL + "/a.png"},
 	} {
-		got, err := f.Fetch(tt.ctx, tt.url)
+		got, _, err := f.Fetch(tt.ctx, tt.url)
 		if !fault.Is(err, fault.Invalid) || got != nil {
 			t.Errorf("%s: %.60s, %v", tt.name, got, err)
 		} else if text := fault.Of(err).Message; strings.Contains(text, "127.0.0.1") || strings.Contains(text, "inside") {
 			t.Errorf("%s: %s", tt.name, text)
 		}
 	}
-	if got, err := media.NewFetcher(false).Fetch(t.Context(), s.URL+"/a.png"); !fault.Is(err, fault.Invalid) || bytes.Contains(got, png) || !strings.Contains(err.Error(), "private") {
+	if got, _, err := media.NewFetcher(false).Fetch(t.Context(), s.URL+"/a.png"); !fault.Is(err, fault.Invalid) || bytes.Contains(got, png) || !strings.Contains(err.Error(), "private") {
 		t.Errorf("a private address: %s, %v", got, err)
+	}
+}
+
+// What the images of all requests hold has a limit; what is given back can be held again, once.
+func TestMemoryHasALimit(t *testing.T) {
+	large := append(bytes.Clone(png), make([]byte, media.MaxBytes-len(png))...)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/lies" {
+			_, _ = w.Write(make([]byte, media.MaxBytes))
+			return
+		}
+		_, _ = w.Write(large)
+	}))
+	defer s.Close()
+	f := media.NewFetcher(true)
+	var frees []func()
+	fill := func() (n int, err error) {
+		for ; n < 100; n++ { // nothing that it gives is kept by this test: only what it counts
+			_, free, err := f.Fetch(t.Context(), s.URL)
+			if err != nil {
+				return n, err
+			}
+			frees = append(frees, free)
+		}
+		return n, nil
+	}
+	n, err := fill()
+	if said := fault.Of(err); n == 0 || !fault.Is(err, fault.Unavailable) || said.Code != "images_busy" || said.RetryAfter == 0 {
+		t.Fatalf("after %d: %v", n, err)
+	}
+	for range 2 {
+		frees[0]()
+	}
+	frees = frees[1:]
+	if again, err := fill(); again != 1 || !fault.Is(err, fault.Unavailable) {
+		t.Fatalf("after one was given back there was room for %d: %v", again, err)
+	}
+	for _, free := range frees {
+		free()
+	}
+	for range 2 { // what fails leaves nothing counted
+		if _, _, err := f.Fetch(t.Context(), s.URL+"/lies"); !fault.Is(err, fault.Invalid) {
+			t.Fatal(err)
+		}
+	}
+	frees = nil
+	if again, _ := fill(); again != n {
+		t.Fatalf("there was room for %d, then for %d", n, again)
 	}
 }

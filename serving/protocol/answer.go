@@ -23,11 +23,11 @@ type Answer interface {
 	// Limit ends the answer early, as if a token limit had been reached.
 	Limit()
 	// Finish appends the rest of a complete answer, with usage where it was asked for; nil usage = unknown. What End
-	// gives comes after it.
+	// gives comes after it. A whole answer of which nothing may be told before its usage is safe appends nothing here.
 	Finish(dst []byte, u *usage.Vector) []byte
 	// Fail ends an answer of which a part was shown: frame is the dialect's error. What End gives comes after it.
 	Fail(dst, frame []byte) []byte
-	// End appends the last bytes: those that wait for the usage log.
+	// End appends the last bytes. It is called once the usage log has acknowledged; not at all when the client has gone.
 	End(dst []byte) []byte
 	// KeepAlive appends what tells a client that its stream still runs, which is no part of the answer.
 	KeepAlive(dst []byte) []byte

@@ -20,6 +20,25 @@ type Lease struct {
 	requestsReset, tokensReset time.Duration
 }
 
+// Reserve takes tokens for a request that was admitted before it was known how many it needs, or fails as Take does.
+func (l *Lease) Reserve(tokens int64) error {
+	if l.shard == nil || l.limits.TPM <= 0 {
+		return nil
+	}
+	l.shard.mu.Lock()
+	defer l.shard.mu.Unlock()
+	now := l.clock.Now()
+	more := max(min(tokens, l.limits.TPM, maxReserving)-l.reserved, 0)
+	spent, wait := advance(l.state.tokens, now, more, l.limits.TPM)
+	if wait > 0 {
+		return limited("tokens", l.limits.TPM, wait)
+	}
+	l.state.tokens = spent
+	l.reserved += more
+	l.tokensLeft, l.tokensReset = level(spent, now, l.limits.TPM)
+	return nil
+}
+
 // Cancel gives everything back, as if the request had never been: a later step refused it.
 func (l *Lease) Cancel() { l.end(1, -l.reserved) }
 

@@ -99,6 +99,40 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// A request may be admitted before it is known how many tokens it needs.
+func TestTokensThatAreReservedLater(t *testing.T) {
+	c := clock.NewManual(start)
+	l, key, lim := New(c), ids.New(), Limits{TPM: 6000}
+	a, err := l.Take(key, lim, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Reserve(4000); err != nil {
+		t.Fatal(err)
+	}
+	b, err := l.Take(key, lim, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Reserve(4000); !fault.Is(err, fault.Limited) {
+		t.Fatalf("above what is left: %v", err)
+	}
+	b.Cancel()
+	a.Done(1000)
+	if d, err := l.Take(key, lim, 5000); err != nil {
+		t.Fatalf("what was reserved was not given back: %v", err)
+	} else if d.Done(5000); d.Reserve(9000) != nil {
+		t.Error("a lease that has ended reserves nothing")
+	}
+	if _, err := l.Take(key, lim, 1); !fault.Is(err, fault.Limited) {
+		t.Fatalf("behind a whole minute's tokens: %v", err)
+	}
+	var free Lease
+	if err := free.Reserve(1e9); err != nil {
+		t.Error(err)
+	}
+}
+
 // The largest limit and the largest request stay inside an int64.
 func TestHugeNumbersDoNotWrap(t *testing.T) {
 	l := New(clock.NewManual(start))
