@@ -8,6 +8,9 @@ import "strings"
 //	    Fabric
 //	        State                             : Completed
 
+// maxDepth is deeper than any tool goes.
+const maxDepth = 8
+
 // line is one line with the sections it is in.
 type line struct {
 	path  string // sections and key, joined by "/"
@@ -38,7 +41,7 @@ func lines(text string, fn func(line)) {
 			path = open[i].name + "/" + path
 		}
 		fn(line{path: path, value: value, plain: !valued})
-		if !valued {
+		if !valued && len(open) < maxDepth {
 			open = append(open, section{indent, key})
 		}
 	}
