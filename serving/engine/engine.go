@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -88,12 +89,55 @@ type Report struct {
 
 // Load is an engine's load as it reports it: a moment's view, for display and as a slow correction of own bookings.
 type Load struct {
-	Running       int     // requests being computed
-	Waiting       int     // requests in the engine's queue
-	KVUsage       float64 // 0..1: share of the KV cache in use
-	QueuedTokens  int64   // prompt tokens of waiting requests; 0 when the engine does not say
-	PrefixHits    int64   // prompt tokens found in the prefix cache since the engine's start
-	PrefixQueries int64   // prompt tokens looked up since the engine's start
+	Running       int        // requests being computed
+	Waiting       int        // requests in the engine's queue
+	KVUsage       float64    // 0..1: share of the KV cache in use
+	QueuedTokens  int64      // prompt tokens of waiting requests; 0 when the engine does not say
+	PrefixHits    int64      // prompt tokens found in the prefix cache since the engine's start
+	PrefixQueries int64      // prompt tokens looked up since the engine's start
+	Ranks         []RankLoad // by rank, when there are several; the rest is their sum
+}
+
+// RankLoad is the load of one data-parallel rank.
+type RankLoad struct {
+	Rank         int
+	Running      int
+	Waiting      int
+	KVUsage      float64 // 0..1
+	QueuedTokens int64
+}
+
+// maxRanks bounds the ranks of an engine that are told apart.
+const maxRanks = 512
+
+// rankLoads gathers loads by the label that names a rank.
+type rankLoads map[string]*RankLoad
+
+// of finds a rank's load; what bears no number is rank 0, which is all of an engine without ranks.
+func (r rankLoads) of(label string) *RankLoad {
+	l := r[label]
+	if l == nil {
+		l = &RankLoad{}
+		if n, err := strconv.Atoi(label); err == nil && n >= 0 && len(r) < maxRanks {
+			l.Rank = n
+		}
+		r[label] = l
+	}
+	return l
+}
+
+// join adds the ranks up; their cache usage is the mean.
+func (r rankLoads) join(l *Load) {
+	for _, one := range r {
+		l.Running += one.Running
+		l.Waiting += one.Waiting
+		l.QueuedTokens += one.QueuedTokens
+		l.KVUsage += one.KVUsage / float64(len(r))
+		if len(r) > 1 {
+			l.Ranks = append(l.Ranks, *one)
+		}
+	}
+	slices.SortFunc(l.Ranks, func(a, b RankLoad) int { return a.Rank - b.Rank })
 }
 
 // Driver speaks one family's dialect. Drivers have no state: every method may be called from many goroutines. A base is

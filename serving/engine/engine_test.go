@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -112,7 +113,7 @@ func TestReadyIsAGeneration(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	two := `vllm:num_requests_running{engine="0",model_name="a} b"} 2.0` + "\n" + `vllm:num_requests_running{engine="1"} 3.0 1700000000` + "\n" +
-		"# vllm:num_requests_waiting 9\nvllm:num_requests_waiting 4\nvllm:kv_cache_usage_perc{engine=\"0\"} 0.5\nvllm:kv_cache_usage_perc{engine=\"1\"} 0.25\nvllm:num_requests_waiting NaN\nbad\nvllm:prefix_cache_hits_total"
+		"# vllm:num_requests_waiting 9\nvllm:num_requests_waiting{engine=\"1\"} 4\nvllm:kv_cache_usage_perc{engine=\"0\"} 0.5\nvllm:kv_cache_usage_perc{engine=\"1\"} 0.25\nvllm:num_requests_waiting NaN\nbad\nvllm:prefix_cache_hits_total"
 	for _, c := range []struct {
 		family  engine.Family
 		metrics string
@@ -120,7 +121,7 @@ func TestLoad(t *testing.T) {
 		want    engine.Load
 	}{
 		{engine.VLLM, string(capture(t, "vllm/metrics.txt")), "", engine.Load{PrefixHits: 3552, PrefixQueries: 4442}},
-		{engine.Sim, two, "", engine.Load{Running: 5, Waiting: 4, KVUsage: 0.375}},
+		{engine.Sim, two, "", engine.Load{Running: 5, Waiting: 4, KVUsage: 0.375, Ranks: []engine.RankLoad{{Running: 2, KVUsage: 0.5}, {Rank: 1, Running: 3, Waiting: 4, KVUsage: 0.25}}}},
 		{engine.LlamaCpp, string(capture(t, "llamacpp/metrics.txt")), string(capture(t, "llamacpp/slots.json")), engine.Load{PrefixHits: 1317, PrefixQueries: 2003}},
 		{engine.LlamaCpp, "llamacpp:requests_processing 1\nllamacpp:requests_deferred 2\n", `[{"n_ctx":100,"is_processing":true,"n_prompt_tokens":30},{"n_ctx":100,"n_prompt_tokens":70}]`,
 			engine.Load{Running: 1, Waiting: 2, KVUsage: 0.15}},
@@ -129,15 +130,16 @@ func TestLoad(t *testing.T) {
 			`sglang:num_running_reqs{dp_rank="1",priority="",tp_rank="4"} 4` + "\n" + `sglang:num_running_reqs{dp_rank="1",priority="",tp_rank="5"} 4` + "\n" +
 			`sglang:num_queue_reqs{dp_rank="1",priority=""} 2` + "\n" + `sglang:token_usage{dp_rank="0",priority=""} 0.5` + "\n" + `sglang:token_usage{dp_rank="1",priority=""} 0.25` + "\n" +
 			`sglang:cached_tokens_total{priority="0",cache_source="device"} 7` + "\n" + `sglang:cached_tokens_total{priority="1",cache_source="host"} 3` + "\n" + `sglang:prompt_tokens_total{is_streaming="true"} 40`,
-			"", engine.Load{Running: 7, Waiting: 2, KVUsage: 0.375, PrefixHits: 10, PrefixQueries: 40, QueuedTokens: 900}},
+			"", engine.Load{Running: 7, Waiting: 2, KVUsage: 0.375, PrefixHits: 10, PrefixQueries: 40, QueuedTokens: 900,
+				Ranks: []engine.RankLoad{{Running: 3, KVUsage: 0.5, QueuedTokens: 400}, {Rank: 1, Running: 4, Waiting: 2, KVUsage: 0.25, QueuedTokens: 500}}}},
 		{engine.TRTLLM, "trtllm_num_requests_running{model_name=\"x\"} 3\ntrtllm_num_requests_waiting 2\ntrtllm_kv_cache_utilization 0.75\ntrtllm_prompt_cached_tokens_total 5\ntrtllm_prompt_tokens_total 9\n",
 			"", engine.Load{Running: 3, Waiting: 2, KVUsage: 0.75, PrefixHits: 5, PrefixQueries: 9}},
 		{engine.TRTLLM, "trtllm:num_requests_running 1\n", "", engine.Load{Running: 1}},
 	} {
 		_, s := serve(t, map[string]string{"/metrics": c.metrics, "/prometheus/metrics": c.metrics, "/slots": c.slots,
-			"/v1/loads": `{"loads":[{"num_waiting_uncached_tokens":400},{"num_waiting_uncached_tokens":500}]}`})
+			"/v1/loads": `{"loads":[{"dp_rank":0,"num_waiting_uncached_tokens":400},{"dp_rank":1,"num_waiting_uncached_tokens":500}]}`})
 		got, err := driver(t, c.family).Load(t.Context(), s.Client(), s.URL)
-		if err != nil || got != c.want {
+		if err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, %v; want %+v", c.family, got, err, c.want)
 		}
 	}

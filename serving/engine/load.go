@@ -8,34 +8,31 @@ import (
 )
 
 // vllmLoad reads the vllm:* metrics, which the simulated engine has too. Several data-parallel engines behind one
-// address are added up; their cache usage is the mean.
+// address are told apart by their label and added up; their cache usage is the mean.
 func vllmLoad(ctx context.Context, c *http.Client, base string) (Load, error) {
 	text, err := call(ctx, c, http.MethodGet, base+"/metrics", nil, maxMetricBytes)
 	if err != nil {
 		return Load{}, err
 	}
 	var l Load
-	var usages float64
-	eachMetric(text, func(name, _ []byte, v float64) {
+	ranks := rankLoads{}
+	eachMetric(text, func(name, labels []byte, v float64) {
 		switch string(name) {
 		case "vllm:num_requests_running":
-			l.Running += int(v)
+			ranks.of(label(labels, "engine")).Running += int(v)
 		case "vllm:num_requests_waiting":
-			l.Waiting += int(v)
+			ranks.of(label(labels, "engine")).Waiting += int(v)
 		case "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc": // the second is the name of older releases
-			l.KVUsage += v
-			usages++
+			ranks.of(label(labels, "engine")).KVUsage = min(v, 1)
 		case "vllm:num_queued_tokens":
-			l.QueuedTokens += int64(v)
+			ranks.of(label(labels, "engine")).QueuedTokens += int64(v)
 		case "vllm:prefix_cache_hits_total":
 			l.PrefixHits += int64(v)
 		case "vllm:prefix_cache_queries_total":
 			l.PrefixQueries += int64(v)
 		}
 	})
-	if usages > 0 {
-		l.KVUsage /= usages
-	}
+	ranks.join(&l)
 	return l, nil
 }
 

@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 )
-
-// sglangRank is what the metrics say of one data-parallel rank.
-type sglangRank struct{ running, waiting, usage float64 }
 
 // sglangLoad reads the sglang:* metrics. A rank's processes all tell of the same queue, and series by priority are parts of
 // one without, so the largest counts; counters are by priority only, so they add up. How many tokens wait, the metrics do not
@@ -19,59 +17,57 @@ func sglangLoad(ctx context.Context, c *http.Client, base string) (Load, error) 
 		return Load{}, err
 	}
 	var l Load
-	ranks := map[string]*sglangRank{}
-	rank := func(labels []byte) *sglangRank {
-		r := ranks[label(labels, "dp_rank")]
-		if r == nil {
-			r = &sglangRank{}
-			ranks[label(labels, "dp_rank")] = r
-		}
-		return r
-	}
+	ranks := rankLoads{}
 	eachMetric(text, func(name, labels []byte, v float64) {
 		switch string(name) {
 		case "sglang:num_running_reqs":
-			r := rank(labels)
-			r.running = max(r.running, v)
+			r := ranks.of(label(labels, "dp_rank"))
+			r.Running = max(r.Running, int(v))
 		case "sglang:num_queue_reqs":
-			r := rank(labels)
-			r.waiting = max(r.waiting, v)
+			r := ranks.of(label(labels, "dp_rank"))
+			r.Waiting = max(r.Waiting, int(v))
 		case "sglang:token_usage":
-			r := rank(labels)
-			r.usage = max(r.usage, v)
+			r := ranks.of(label(labels, "dp_rank"))
+			r.KVUsage = max(r.KVUsage, min(v, 1))
 		case "sglang:cached_tokens_total": // of several sources
 			l.PrefixHits += int64(v)
 		case "sglang:prompt_tokens_total": // streamed and not
 			l.PrefixQueries += int64(v)
 		}
 	})
-	for _, r := range ranks {
-		l.Running += int(r.running)
-		l.Waiting += int(r.waiting)
-		l.KVUsage += r.usage / float64(len(ranks))
-	}
-	l.QueuedTokens = sglangQueued(ctx, c, base)
+	sglangQueued(ctx, c, base, ranks)
+	ranks.join(&l)
 	return l, nil
 }
 
-// sglangQueued is the prompt tokens that wait and are not cached, 0 when the server does not say.
-func sglangQueued(ctx context.Context, c *http.Client, base string) (tokens int64) {
+// sglangQueued adds the prompt tokens that wait and are not cached, where the server says.
+func sglangQueued(ctx context.Context, c *http.Client, base string, ranks rankLoads) {
 	answer, err := call(ctx, c, http.MethodGet, base+"/v1/loads?include=core", nil, maxAnswerBytes)
 	if err != nil {
-		return 0
+		return
 	}
 	var got struct {
 		Loads []struct {
+			Rank    int   `json:"dp_rank"`
 			Waiting int64 `json:"num_waiting_uncached_tokens"`
 		} `json:"loads"`
 	}
 	if json.Unmarshal(answer, &got) != nil {
-		return 0
+		return
 	}
 	for _, l := range got.Loads {
-		tokens += max(l.Waiting, 0)
+		name := strconv.Itoa(l.Rank)
+		if ranks[name] == nil && len(got.Loads) == 1 && len(ranks) == 1 {
+			name = onlyKey(ranks) // an engine without ranks has no label for its one
+		}
+		ranks.of(name).QueuedTokens += max(l.Waiting, 0)
 	}
-	return tokens
+}
+
+func onlyKey(r rankLoads) (key string) {
+	for key = range r {
+	}
+	return key
 }
 
 // trtllmLoad reads the trtllm_* metrics, which releases before 1.1 called trtllm:*. They lie beside /metrics, which tells

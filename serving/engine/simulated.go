@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -49,19 +50,29 @@ func (simulated) Command(s Spec) (Command, error) {
 		return Command{}, fmt.Errorf("engine: the simulated engine needs its program, a model name and a port: %+v", s)
 	}
 	args := []string{"sim-engine", "--port", strconv.Itoa(s.Port), "--model", s.Model}
-	if s.Context > 0 {
-		args = append(args, "--context", strconv.FormatInt(s.Context, 10))
-	}
-	if s.Slots > 0 {
-		args = append(args, "--slots", strconv.Itoa(s.Slots))
-	}
+	args = flag(args, "--context", s.Context)
+	args = flag(args, "--slots", int64(s.Slots))
+	args = flag(args, "--queue", int64(s.Queue))
 	if s.KVPort > 0 {
 		args = append(args, "--kv-endpoint", loopback(s.KVPort))
 	}
 	if s.ReplayPort > 0 {
 		args = append(args, "--replay-endpoint", loopback(s.ReplayPort))
 	}
-	return Command{Path: s.Executable, Args: append(args, s.Extra...)}, nil
+	if _, ranks := s.Ranks(); ranks > 1 { // numbered from 0 on each host: there is nothing behind it that spans hosts
+		args = append(args, "--ranks", strconv.Itoa(ranks))
+	}
+	args = flag(args, "--elastic", int64(s.Elastic))
+	if t := s.Transfer; t != nil && s.Role != Encoder {
+		if s.Role != "" {
+			args = append(args, "--role", s.Role)
+		}
+		args = append(args, "--transfer-address", hostPort(cmp.Or(s.Address, "127.0.0.1"), t.Port))
+		if t.Engine != "" {
+			args = append(args, "--transfer-engine", t.Engine)
+		}
+	}
+	return Command{Path: s.Executable, Args: append(args, s.Extra...), Env: s.environment()}, nil
 }
 
 func (simulated) Ready(ctx context.Context, c *http.Client, base, model string) error {

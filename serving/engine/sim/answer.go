@@ -22,6 +22,10 @@ var effortSentences = map[string]int{"minimal": 1, "low": 2, "medium": 4, "high"
 // write fixes answer i to a prompt: what a test prescribed, tool calls, or sentences. The same request gets the same
 // answer, whatever the temperature.
 func (e *Engine) write(q *request, prompt []uint32, i int) *script {
+	said := ""
+	if q.resume != nil {
+		prompt, said = q.resume.base, q.resume.said
+	}
 	s := &script{seed: e.answerSeed(q, prompt, i), segments: make([]segment, 0, 2)}
 	if q.scripted != nil {
 		e.follow(s, q.scripted)
@@ -33,12 +37,15 @@ func (e *Engine) write(q *request, prompt []uint32, i int) *script {
 	}
 	switch {
 	case q.ignoreEnd:
-		s.extend(q.maxTokens)
+		s.extend(q.maxTokens + len(said))
 	case q.minTokens > 0:
-		s.extend(min(q.minTokens, q.maxTokens))
+		s.extend(min(q.minTokens, q.maxTokens) + len(said))
 	}
 	if len(q.stops) > 0 {
 		s.stopAt(q.stops)
+	}
+	if said != "" {
+		s.skip(said)
 	}
 	return s
 }

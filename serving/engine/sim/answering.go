@@ -2,6 +2,7 @@ package sim
 
 import (
 	"net/http"
+	"sync/atomic"
 
 	"millrace/internal/fault"
 	"millrace/serving/engine/scan"
@@ -13,14 +14,18 @@ type answering struct {
 	q       *request
 	traits  traits
 	faults  Faults
+	rank    *rank
 	seqs    []*sequence
 	choices []choice
 	wake    chan struct{}
-	prompt  int    // tokens of all prompts
-	sent    int    // tokens shown, of all choices
-	struck  int    // tokens shown when the last fault struck
-	head    []byte // start of every chunk, up to the choices
-	buf     []byte // chunks not yet written
+
+	cancelled atomic.Bool // by its id: it ends as aborted
+
+	prompt int    // tokens of all prompts
+	sent   int    // tokens shown, of all choices
+	struck int    // tokens shown when the last fault struck
+	head   []byte // start of every chunk, up to the choices
+	buf    []byte // chunks not yet written
 }
 
 // choice is what has been shown of one sequence.
@@ -35,14 +40,24 @@ func (e *Engine) begin(q *request) (*answering, error) {
 	for _, ids := range q.prompts {
 		a.prompt += len(ids)
 		for i := range q.n {
-			s := &sequence{prompt: len(ids), answer: e.write(q, ids, i), salt: q.salt, rank: q.rank, remote: q.transfer.pulls(e.id), wake: a.wake}
+			s := &sequence{prompt: len(ids), answer: e.write(q, ids, i), salt: q.salt, rank: q.rank, remote: q.taken, wake: a.wake}
 			s.target = min(s.answer.total, q.maxTokens)
+			if e.cfg.Role == rolePrefill {
+				s.target = min(s.target, 1)
+			}
+			if i == 0 {
+				s.lend = q.offer
+			}
 			s.ids = append(make([]uint32, 0, len(ids)+min(s.target, maxReserved)), ids...)
 			a.seqs = append(a.seqs, s)
 		}
 	}
 	a.choices = make([]choice, len(a.seqs))
-	if !e.sched.submit(a.seqs) {
+	if e.dead.Load() {
+		return nil, errDead()
+	}
+	a.rank = e.rankFor(q)
+	if !a.rank.sched.submit(a.seqs) {
 		e.stats.rejected.Add(1)
 		return nil, fault.New(fault.Unavailable, "The engine's queue is full.")
 	}
@@ -77,6 +92,8 @@ func (a *answering) progress() (ended, whole bool) {
 // finish is why a sequence that reached its target ended.
 func (a *answering) finish(s *sequence) (reason, stop string) {
 	switch {
+	case int(s.produced.Load()) < s.target: // cancelled
+		return "abort", ""
 	case s.answer.total > s.target:
 		return "length", ""
 	case s.answer.stop != "":
@@ -108,6 +125,9 @@ func (c *choice) shown(s *script, p *piece) string {
 
 // cached is the prompt tokens found in the cache, once per prompt.
 func (a *answering) cached() (n int64) {
+	if a.q.taken && a.e.cfg.Role == roleDecode {
+		return int64(a.prompt) // to a decode engine all that was fetched is cached
+	}
 	for i := 0; i < len(a.seqs); i += a.q.n {
 		n += a.seqs[i].cached.Load()
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,14 +22,23 @@ const patience = 20 * time.Second
 
 // server is a running engine as its clients see it.
 type server struct {
-	t    *testing.T
-	url  string
-	drv  engine.Driver
-	stop func()
+	t   *testing.T
+	url string
+	drv engine.Driver
+
+	engine *sim.Engine
+	stop   func()
 }
 
 func start(t *testing.T, cfg sim.Config) *server {
 	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Port == 0 {
+		cfg.Port = ln.Addr().(*net.TCPAddr).Port
+	}
 	e, err := sim.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -36,8 +46,11 @@ func start(t *testing.T, cfg sim.Config) *server {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = e.Run(ctx) })
-	h := httptest.NewServer(e.Handler())
-	s := &server{t: t, url: h.URL}
+	h := httptest.NewUnstartedServer(e.Handler())
+	_ = h.Listener.Close()
+	h.Listener = ln
+	h.Start()
+	s := &server{t: t, url: h.URL, engine: e}
 	if s.drv, err = engine.Lookup(engine.Sim); err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,12 @@ type Faults struct {
 	AbsurdUsage      bool `json:"absurd_usage,omitempty"`       // usage that cannot be
 	Crash            bool `json:"crash,omitempty"`              // the process exits when the next request comes
 	CrashAfterTokens int  `json:"crash_after_tokens,omitempty"` // the process exits in mid-stream
+	ResetFirst       bool `json:"reset_first,omitempty"`        // the connection is reset before an answer
+	Hang             bool `json:"hang,omitempty"`               // no answer until the client leaves
+	EmptyAnswer      bool `json:"empty_answer,omitempty"`       // status 200 and nothing
+	NoParams         bool `json:"no_params,omitempty"`          // a prefill tells nothing of where its cache is
+	TransferFails    bool `json:"transfer_fails,omitempty"`     // what a decode engine fetches does not come whole
+	TransferMS       int  `json:"transfer_ms,omitempty"`        // how long a prefill engine's transfers take, also those of requests before
 	Times            int  `json:"times,omitempty"`              // how many requests are hit; 0 = all until it is changed
 	StreamsOnly      bool `json:"streams_only,omitempty"`       // whole answers, such as readiness probes, are spared
 }
@@ -47,6 +53,13 @@ func (b *faultBox) take(streamed bool) Faults {
 		}
 	}
 	return f
+}
+
+// transferMS is how long a transfer takes now.
+func (b *faultBox) transferMS() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.set.TransferMS
 }
 
 func (b *faultBox) put(f Faults) {

@@ -30,7 +30,8 @@ func TestTheDriversCommandIsUnderstood(t *testing.T) {
 			t.Fatalf("%q: %v", args, err)
 		}
 		want := sim.Config{Port: 8000, Personality: "vllm", Model: "sim", Context: sim.DefaultContext, Slots: sim.DefaultSlots, BatchTokens: sim.DefaultBatchTokens,
-			Queue: sim.DefaultQueue, BlockSize: sim.DefaultBlockSize, Speed: 1, KVTopic: "kv-events", Cost: sim.DefaultCost}
+			Queue: sim.DefaultQueue, Ranks: 1, BlockSize: sim.DefaultBlockSize, Speed: 1, KVTopic: "kv-events", Cost: sim.DefaultCost,
+			Role: "whole", Lease: sim.DefaultLease, PeerWait: sim.DefaultPeerWait}
 		if args != nil {
 			want.Port, want.Model, want.Context, want.Slots, want.Speed, want.Faults, want.Cost.B1 = 9, "m", 500, 3, 0, true, 7
 			want.KVEndpoint, want.ReplayEndpoint = "tcp://127.0.0.1:10", "tcp://127.0.0.1:11"

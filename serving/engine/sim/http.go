@@ -26,12 +26,21 @@ func (e *Engine) Handler() http.Handler {
 		m.HandleFunc("GET "+path, e.serveMetrics)
 	}
 	e.voice.routes(e, m)
+	m.HandleFunc("POST "+transferPath, e.serveTransfer)
 	if e.cfg.Faults {
 		m.HandleFunc("POST /sim/faults", e.serveFaults)
 		m.HandleFunc("GET /sim/faults", e.serveFaults)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header()[Header] = headerTrue
+		if e.voice.traits().shutsForResize && e.vllmShut(r.URL.Path) {
+			e.writeStatus(w, http.StatusServiceUnavailable, "The model is currently scaling. Please try again later.", "")
+			return
+		}
+		if e.dead.Load() && strings.HasPrefix(r.URL.Path, "/health") {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
 		m.ServeHTTP(w, r)
 	})
 }
@@ -53,19 +62,43 @@ func (e *Engine) generate(w http.ResponseWriter, r *http.Request, chat bool) {
 	case f.FailBeforeFirst != 0:
 		e.writeStatus(w, f.FailBeforeFirst, "Simulated failure.", http.StatusText(f.FailBeforeFirst))
 		return
+	case f.ResetFirst:
+		reset(w)
+		return
+	case f.Hang:
+		<-r.Context().Done()
+		return
+	case f.EmptyAnswer:
+		w.WriteHeader(http.StatusOK)
+		return
 	case !f.slow(r):
+		return
+	case e.dead.Load():
+		e.writeError(w, errDead())
 		return
 	}
 	if q.id == "" {
 		q.id = e.newID()
+	}
+	left, err := e.meet(r.Context(), q, &f)
+	defer left()
+	if err != nil {
+		e.writeError(w, err)
+		return
 	}
 	a, err := e.begin(q)
 	if err != nil {
 		e.writeError(w, err)
 		return
 	}
+	defer e.ops.leave(a)
+	if err := e.ops.enter(a); err != nil {
+		a.rank.sched.abort(a.seqs)
+		e.writeError(w, err)
+		return
+	}
 	a.faults = f
-	defer e.sched.abort(a.seqs) // nothing, unless the client left or a fault struck
+	defer a.rank.sched.abort(a.seqs) // nothing, unless the client left or a fault struck
 	if q.stream {
 		err = a.stream(w, r)
 	} else {
@@ -101,7 +134,9 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 }
 
 func (e *Engine) serveReset(w http.ResponseWriter, _ *http.Request) {
-	e.sched.clearCache()
+	for _, r := range e.ranks {
+		r.sched.clearCache()
+	}
 	writeJSON(w, http.StatusOK, map[string]bool{"success": true})
 }
 
@@ -158,6 +193,9 @@ func (e *Engine) serveModels(w http.ResponseWriter, _ *http.Request) {
 	all := []model{{e.cfg.Model, "model", now, "millrace-simulated", e.context}}
 	if !strings.HasSuffix(e.cfg.Model, thinkSuffix) {
 		all = append(all, model{e.cfg.Model + thinkSuffix, "model", now, "millrace-simulated", e.context})
+	}
+	for _, name := range e.ops.names() {
+		all = append(all, model{name, "model", now, "millrace-simulated", e.context})
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": all})
 }

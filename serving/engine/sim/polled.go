@@ -20,17 +20,18 @@ const (
 	polledWindow = 1 << 20 // tokens of attention: longer than any context
 )
 
-func (p *polledEvents) add(events []kvevent.Event) {
+// add takes in what a rank did.
+func (p *polledEvents) add(rank int, events []kvevent.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range events {
-		p.put(polledData(&events[i]))
+		p.put(rank, polledData(&events[i]))
 	}
 }
 
 // put is called with the lock held.
-func (p *polledEvents) put(data map[string]any) {
-	p.events = append(p.events, map[string]any{"event_id": p.next, "data": data, "window_size": polledWindow, "attention_dp_rank": nil, "hash_algo": "V1"})
+func (p *polledEvents) put(rank int, data map[string]any) {
+	p.events = append(p.events, map[string]any{"event_id": p.next, "data": data, "window_size": polledWindow, "attention_dp_rank": rank, "hash_algo": "V1"})
 	p.next++
 	if over := len(p.events) - maxPolled; over > 0 {
 		p.events = p.events[over:]

@@ -28,6 +28,7 @@ type request struct {
 	effort     string
 	salt       string
 	rank       int
+	dataRank   int // the data-parallel rank that shall compute it; anyRank = the engine's choice
 	id         string
 	seed       uint64
 	tools      []tool
@@ -36,10 +37,17 @@ type request struct {
 	forced     bool   // tool_choice names a function
 	messages   []byte // of a chat, raw
 	transfer   transfer
+	bootstrap  bootstrap
+	disagg     *disagg
+	hand       handing
+	offer      *offer // of its cache to a peer
+	taken      bool   // its prompt's cache has come from a peer
+	resume     *resuming
+	goesOn     bool // the last message is to be continued
 	scripted   *scripted
 }
 
-// transfer is vLLM's kv_transfer_params as the NIXL connector reads them.
+// transfer is vLLM's kv_transfer_params as its NIXL and Mooncake connectors read them.
 type transfer struct {
 	RemoteDecode  bool   `json:"do_remote_decode"`
 	RemotePrefill bool   `json:"do_remote_prefill"`
@@ -47,6 +55,9 @@ type transfer struct {
 	Request       string `json:"remote_request_id"`
 	Host          string `json:"remote_host"`
 	Port          int    `json:"remote_port"`
+	Mode          string `json:"transfer_mode"`
+	TransferID    string `json:"transfer_id"`           // Mooncake's
+	Bootstrap     string `json:"remote_bootstrap_addr"` // likewise
 }
 
 // pulls tells whether the prompt's cache can be fetched. A missing coordinate means a silent recompute, as in vLLM.
@@ -82,7 +93,7 @@ func (e *Engine) parse(r *http.Request, body []byte, chat bool) (*request, error
 	if !json.Valid(body) {
 		return nil, invalid("body", "1 validation error:\n  {'type': 'json_invalid', 'loc': 'body', 'msg': 'JSON decode error'}")
 	}
-	q := &request{chat: chat, n: 1, id: r.Header.Get("X-Request-Id")}
+	q := &request{chat: chat, n: 1, bootstrap: bootstrap{room: -1}, id: r.Header.Get("X-Request-Id"), dataRank: wantsRank(r)}
 	m := scan.Object(body)
 	for m.Next() {
 		if string(m.Key) == "sim" && e.cfg.Faults {
@@ -112,7 +123,17 @@ func (e *Engine) parse(r *http.Request, body []byte, chat bool) (*request, error
 		if err != nil {
 			return nil, err
 		}
-		q.prompts = [][]uint32{ids}
+		if len(q.prompts) == 0 { // else it came with its token ids
+			q.prompts = [][]uint32{ids}
+		}
+		if q.goesOn {
+			if q.resume, ids, err = resumes(body); err != nil {
+				return nil, err
+			}
+			if q.resume != nil {
+				q.prompts = [][]uint32{ids}
+			}
+		}
 	}
 	if len(q.prompts) == 0 {
 		return nil, invalid("prompt", "A prompt is required.")
@@ -159,6 +180,8 @@ func (q *request) member(key string, v []byte) (err error) {
 		}
 	case "stop":
 		q.stops, err = stopStrings(v)
+	case "continue_final_message":
+		q.goesOn = string(v) == "true"
 	case "ignore_eos":
 		q.ignoreEnd = string(v) == "true"
 	case "cache_salt":
@@ -169,6 +192,8 @@ func (q *request) member(key string, v []byte) (err error) {
 		} else {
 			q.rank = n
 		}
+	case "routed_dp_rank", "data_parallel_rank":
+		q.dataRank, err = number(key, v, 0)
 	case "request_id", "rid":
 		if q.id == "" {
 			q.id, err = text(key, v)
@@ -198,6 +223,19 @@ func (q *request) structured(key string, v []byte) (err error) {
 		err = q.format.structured(v)
 	case "kv_transfer_params":
 		err = json.Unmarshal(v, &q.transfer)
+	case "disaggregated_params":
+		err = json.Unmarshal(v, &q.disagg)
+	case "bootstrap_host":
+		err = json.Unmarshal(v, &q.bootstrap.host)
+	case "bootstrap_port":
+		err = json.Unmarshal(v, &q.bootstrap.port)
+	case "bootstrap_room":
+		err = json.Unmarshal(v, &q.bootstrap.room)
+	case "prompt_token_ids":
+		var ids []uint32
+		if err = json.Unmarshal(v, &ids); err == nil && len(ids) > 0 {
+			q.prompts = [][]uint32{ids}
+		}
 	case "messages":
 		q.messages = v
 	case "prompt":
@@ -286,7 +324,7 @@ func lastMessages(v []byte) (question, role string) {
 
 // fit checks a request against the model and settles how many tokens may be generated.
 func (e *Engine) fit(q *request) error {
-	if q.model != "" && q.model != e.cfg.Model && q.model != e.cfg.Model+thinkSuffix {
+	if q.model != "" && q.model != e.cfg.Model && q.model != e.cfg.Model+thinkSuffix && !e.withAdapter(q) {
 		return fault.New(fault.NotFound, "The model `%s` does not exist. Valid aliases: %s.", q.model, e.cfg.Model).WithParam("model")
 	}
 	if q.model == "" {

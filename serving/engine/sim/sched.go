@@ -21,6 +21,7 @@ type sequence struct {
 	rank   int           // lower ones are served first
 	root   uint64        // of its hash chain
 	remote bool          // the prompt's cache arrives by transfer from a prefill engine
+	lend   *offer        // its cache is kept for a peer
 	wake   chan struct{} // capacity 1; may be shared by a request's sequences
 
 	produced atomic.Int64 // tokens generated so far
@@ -64,6 +65,7 @@ type scheduler struct {
 	waiting []*sequence // by rank, then in order of arrival; ended ones are passed over
 	inLine  int         // waiting ones that have not ended
 	plan    []planned   // of the current step
+	offers  offers
 }
 
 // planned is one sequence's part in a step.
@@ -118,7 +120,11 @@ func (q *scheduler) end(s *sequence) {
 		q.inLine--
 	}
 	s.state = ended
-	q.cache.release(s.held)
+	if s.lend != nil && int(s.produced.Load()) >= s.target && !isClosed(s.lend.ready) {
+		q.keep(s)
+	} else {
+		q.cache.release(s.held)
+	}
 	s.held = nil
 	s.done.Store(true)
 	s.notify()

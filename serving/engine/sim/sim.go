@@ -25,7 +25,6 @@ import (
 	"github.com/google/uuid"
 
 	"millrace/internal/clock"
-	"millrace/serving/engine/kvevent"
 )
 
 // Config is the engine's flags. A zero takes the default, but for Speed, where it means as fast as possible.
@@ -45,8 +44,16 @@ type Config struct {
 	ReplayEndpoint string  `help:"Where replay requests are answered. Empty = none."`
 	KVTopic        string  `name:"kv-topic" help:"Topic of KV events." default:"kv-events"`
 	KVArrays       bool    `name:"kv-arrays" help:"Send KV events as positional arrays, as engines before 2026 did."`
+	Ranks          int     `help:"Data-parallel ranks, each with a batch and a cache of its own; KV events at the ports that follow." default:"1"`
+	Elastic        int     `help:"Most ranks that it can be resized to while it runs; 0 = its size is fixed." default:"0"`
 	Faults         bool    `help:"Allow faults to be set at POST /sim/faults and answers to be prescribed."`
-	Cost           Cost    `embed:"" prefix:"cost-"`
+	Role           string  `help:"Its part in a unit: whole, prefill or decode." enum:"whole,prefill,decode" default:"whole"`
+
+	TransferAddress string        `help:"host:port where peers fetch caches; empty = the HTTP port."`
+	TransferEngine  string        `help:"The id that it has for its peers; empty = it makes one up."`
+	Lease           time.Duration `help:"How long a prompt's cache is kept for a peer." default:"30s"`
+	PeerWait        time.Duration `help:"How long a leg waits for its peer." default:"300s"`
+	Cost            Cost          `embed:"" prefix:"cost-"`
 }
 
 // Defaults of Config, the same as its tags give.
@@ -56,6 +63,8 @@ const (
 	DefaultBatchTokens = 8192
 	DefaultQueue       = 65536
 	DefaultBlockSize   = 16
+	DefaultLease       = 30 * time.Second
+	DefaultPeerWait    = 300 * time.Second
 )
 
 func (c Config) withDefaults() Config {
@@ -69,8 +78,15 @@ func (c Config) withDefaults() Config {
 	def(&c.BatchTokens, DefaultBatchTokens)
 	def(&c.Queue, DefaultQueue)
 	def(&c.BlockSize, DefaultBlockSize)
+	def(&c.Ranks, 1)
 	if c.Personality == "" {
 		c.Personality = "vllm"
+	}
+	if c.Lease == 0 {
+		c.Lease = DefaultLease
+	}
+	if c.PeerWait == 0 {
+		c.PeerWait = DefaultPeerWait
 	}
 	if c.Model == "" {
 		c.Model = "sim"
@@ -85,10 +101,15 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// maxRanks bounds data parallelism.
+const maxRanks = 512
+
 func (c Config) check() error {
 	switch {
 	case c.Context < 2 || c.Slots < 1 || c.BatchTokens < 1 || c.Queue < 1 || c.BlockSize < 1 || c.Blocks < 1:
 		return fmt.Errorf("sim: context, slots, batch tokens, queue, blocks and block size must be positive: %+v", c)
+	case c.Ranks < 1 || max(c.Ranks, c.Elastic) > maxRanks:
+		return fmt.Errorf("sim: 1 to %d ranks, not %d, elastic to %d", maxRanks, c.Ranks, c.Elastic)
 	case c.Speed < 0:
 		return fmt.Errorf("sim: speed %v is negative", c.Speed)
 	case c.Blocks*c.BlockSize < c.Context+c.BlockSize:
@@ -102,14 +123,23 @@ type Engine struct {
 	cfg     Config
 	context int
 	clock   clock.Clock
-	sched   *scheduler
+	sched   *scheduler // rank 0's, where hand-overs are
+	ranks   []*rank    // as many as it may be resized to; the first ops.ranks are in use
+	ops     operated
 	voice   voice
-	pub     *kvevent.Publisher // nil without KV events
-	polled  polledEvents       // for engines whose KV events are polled
-	id      string             // vLLM's engine id
+	polled  polledEvents // for engines whose KV events are polled
+	id      string       // vLLM's engine id
 	stats   stats
 	faults  faultBox
 	exit    func(code int) // what a crash does
+	dead    atomic.Bool    // the scheduler has crashed; the HTTP server goes on
+	why     atomic.Pointer[string]
+	peers   *http.Client
+
+	roomsMu sync.Mutex
+	rooms   map[string]bool // of SGLang's that a decode engine is in
+
+	background sync.WaitGroup // resizes; they end with the engine's requests
 
 	idPrefix string // of request ids
 	idLast   atomic.Uint64
@@ -131,7 +161,11 @@ func New(cfg Config, options ...Option) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, context: cfg.Context, clock: clock.System, exit: os.Exit, id: uuid.NewString(), voice: v}
+	e := &Engine{cfg: cfg, context: cfg.Context, clock: clock.System, exit: os.Exit, id: cfg.TransferEngine, voice: v,
+		rooms: map[string]bool{}, peers: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	if e.id == "" {
+		e.id = uuid.NewString()
+	}
 	for _, o := range options {
 		o(e)
 	}
@@ -140,49 +174,34 @@ func New(cfg Config, options ...Option) (*Engine, error) {
 	e.idPrefix = hex.EncodeToString(random[8:12])
 	// An engine's hash seed differs from process to process, so nobody can rely on its hashes.
 	seed := cfg.Seed ^ binary.LittleEndian.Uint64(random[:8])
-	e.sched = &scheduler{
-		slots: cfg.Slots, budget: cfg.BatchTokens, queue: cfg.Queue, speed: cfg.Speed, cost: cfg.Cost, now: e.clock.Now,
-		stats: &e.stats, kick: make(chan struct{}, 1),
-		cache: newCache(cfg.Blocks, cfg.BlockSize, seed, cfg.KVEndpoint != "" || v.traits().polled),
+	e.ops.ranks = cfg.Ranks
+	for n := range max(cfg.Ranks, cfg.Elastic) {
+		r, err := e.newRank(n, seed+uint64(n))
+		if err != nil {
+			return nil, err
+		}
+		e.ranks = append(e.ranks, r)
 	}
-	if v.traits().polled {
-		e.polled.add([]kvevent.Event{{Kind: kvevent.Cleared}}) // the cache is new
-		e.sched.emit = e.polled.add
-		return e, nil
-	}
-	if cfg.KVEndpoint == "" {
-		return e, nil
-	}
-	shape := v.traits().shape
-	if cfg.KVArrays {
-		shape = kvevent.Positional
-	}
-	e.pub, err = kvevent.NewPublisher(kvevent.PublisherConfig{
-		Endpoint: cfg.KVEndpoint, Replay: cfg.ReplayEndpoint, Topic: cfg.KVTopic, Shape: shape,
-	}, e.clock)
-	if err != nil {
-		return nil, err
-	}
-	e.sched.emit = func(events []kvevent.Event) { _ = e.pub.Publish(events) } // our own events always encode
+	e.sched = e.ranks[0].sched
 	return e, nil
 }
 
-// KVEndpoints are the addresses of events and replay when they are bound here; "" otherwise.
+// KVEndpoints are the addresses of rank 0's events and replay when they are bound here; "" otherwise.
 func (e *Engine) KVEndpoints() (events, replay string) {
-	if e.pub == nil {
+	if e.ranks[0].pub == nil {
 		return "", ""
 	}
-	return e.pub.Endpoints()
+	return e.ranks[0].pub.Endpoints()
 }
 
 // Run computes, and publishes KV events, until ctx ends. What is unfinished then ends without an answer.
 func (e *Engine) Run(ctx context.Context) error {
 	var tasks sync.WaitGroup
-	tasks.Go(func() { e.sched.run(ctx) })
-	if e.pub != nil {
-		tasks.Go(func() { _ = e.pub.Run(ctx) }) // its error is ctx's
+	for _, r := range e.ranks {
+		r.run(ctx, &tasks)
 	}
 	tasks.Wait()
+	e.background.Wait()
 	return ctx.Err()
 }
 
@@ -199,6 +218,9 @@ func (e *Engine) Serve(ctx context.Context, ln net.Listener) error {
 	tasks.Go(func() { _ = e.Run(run) }) // its error is run's
 	defer tasks.Wait()
 	defer stop()
+	if err := e.serveSideChannel(run, &tasks); err != nil {
+		return err
+	}
 	srv := &http.Server{Handler: e.Handler(), ReadHeaderTimeout: headerTimeout}
 	failed := make(chan error, 1)
 	tasks.Go(func() { failed <- srv.Serve(ln) })

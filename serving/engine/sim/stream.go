@@ -2,7 +2,6 @@ package sim
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -53,9 +52,10 @@ func (a *answering) stream(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 		if ended, whole := a.progress(); ended {
-			if !whole {
+			if !whole && !a.cancelled.Load() {
 				return errCut // the engine is stopping
 			}
+			a.endCancelled()
 			a.end()
 			return write("")
 		}
@@ -187,8 +187,8 @@ func (a *answering) finishChoice(i int, s *sequence, open bool) {
 	}
 	reason, stop := a.finish(s)
 	a.buf = a.e.voice.end(a.buf, reason, stop)
-	if a.q.transfer.RemoteDecode {
-		a.buf = append(append(a.buf, `,"kv_transfer_params":`...), a.e.transferParams(a, s)...)
+	if params := a.e.transferParams(a, s); params != nil {
+		a.buf = append(append(a.buf, `,"kv_transfer_params":`...), params...)
 	}
 	if a.traits.apart && a.q.everyUsage {
 		a.buf = append(a.buf, "}\n\n"...)
@@ -213,6 +213,15 @@ func (a *answering) callID(i int, g *segment) string {
 	return "chatcmpl-tool-" + a.q.id + "-" + strconv.Itoa(i) + "-" + strconv.Itoa(g.call)
 }
 
+// endCancelled ends the choices that were cut short.
+func (a *answering) endCancelled() {
+	for i, s := range a.seqs {
+		if int(s.produced.Load()) < s.target {
+			a.finishChoice(i, s, false)
+		}
+	}
+}
+
 // end appends what follows the last token: usage when it was asked for, and the end mark.
 func (a *answering) end() {
 	if a.q.lastUsage && !a.faults.NoUsage {
@@ -221,19 +230,4 @@ func (a *answering) end() {
 		a.buf = append(a.buf, "}\n\n"...)
 	}
 	a.buf = append(a.buf, "data: [DONE]\n\n"...)
-}
-
-// transferParams is what a prefill engine hands to the decode engine, as vLLM's NIXL connector (pull) does.
-func (e *Engine) transferParams(a *answering, s *sequence) []byte {
-	blocks := make([]int, (s.prompt+e.cfg.BlockSize-1)/e.cfg.BlockSize)
-	for i := range blocks {
-		blocks[i] = i
-	}
-	b, _ := json.Marshal(map[string]any{ // plain values always marshal
-		"do_remote_prefill": true, "do_remote_decode": false, "remote_block_ids": [][]int{blocks}, "remote_engine_id": e.id,
-		"remote_request_id": "chatcmpl-" + a.q.id, "remote_host": "localhost", "remote_port": max(e.cfg.Port, 1),
-		"tp_size": 1, "dcp_size": 1, "pp_size": 1, "remote_num_tokens": s.prompt, "remote_blocks_expiry_time": nil,
-		"transfer_mode": "pull", "remote_prefill_cached_tokens": s.cached.Load(),
-	})
-	return b
 }

@@ -42,15 +42,16 @@ type voice interface {
 }
 
 type traits struct {
-	apart        bool          // the finish comes in a chunk of its own, without usage
-	emptyDelta   string        // its delta
-	continuous   bool          // knows continuous_usage_stats
-	nullUsage    bool          // chunks without usage say so
-	lineEnd      string        // between a choice's first event and the end of its line
-	metricsPath  string        // "" = none
-	polled       bool          // KV events are polled
-	shape        kvevent.Shape // of KV events that are published
-	stopsByToken string        // the natural end, as stopMember tells it
+	apart          bool          // the finish comes in a chunk of its own, without usage
+	emptyDelta     string        // its delta
+	continuous     bool          // knows continuous_usage_stats
+	nullUsage      bool          // chunks without usage say so
+	lineEnd        string        // between a choice's first event and the end of its line
+	metricsPath    string        // "" = none
+	polled         bool          // KV events are polled
+	shutsForResize bool          // answers nothing while it is being resized
+	shape          kvevent.Shape // of KV events that are published
+	stopsByToken   string        // the natural end, as stopMember tells it
 }
 
 // callPiece is what one token adds to a tool call.

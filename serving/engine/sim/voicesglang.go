@@ -122,10 +122,15 @@ func (sglangVoice) routes(e *Engine, m *http.ServeMux) {
 	m.HandleFunc("POST /tokenize", e.serveTokenize)
 	m.HandleFunc("POST /v1/tokenize", e.serveTokenize)
 	m.HandleFunc("POST /flush_cache", e.serveReset)
+	e.sglangVerbs(m)
 	m.HandleFunc("GET /v1/loads", func(w http.ResponseWriter, _ *http.Request) {
-		running, queued, tokens, usage := e.sched.load()
-		writeJSON(w, http.StatusOK, map[string]any{"version": "simulated", "loads": []any{map[string]any{
-			"dp_rank": 0, "num_running_reqs": running, "num_waiting_reqs": queued, "num_waiting_uncached_tokens": tokens, "token_usage": usage}}})
+		var loads []any
+		for _, r := range e.active() {
+			running, queued, tokens, usage := r.sched.load()
+			loads = append(loads, map[string]any{"dp_rank": r.n, "num_running_reqs": running, "num_waiting_reqs": queued,
+				"num_waiting_uncached_tokens": tokens, "token_usage": usage})
+		}
+		writeJSON(w, http.StatusOK, map[string]any{"version": "simulated", "loads": loads})
 	})
 }
 

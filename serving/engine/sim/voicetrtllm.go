@@ -71,9 +71,17 @@ var trtllmMembers = strings.Fields(`messages model frequency_penalty logit_bias 
 	stop_token_ids include_stop_str_in_output ignore_eos min_tokens skip_special_tokens spaces_between_special_tokens truncate_prompt_tokens
 	echo add_generation_prompt add_special_tokens documents chat_template chat_template_kwargs priority`)
 
+// disaggMembers are those of disaggregated_params.
+var disaggMembers = strings.Fields(`request_type first_gen_tokens first_gen_log_probs first_gen_logits ctx_request_id encoded_opaque_state draft_tokens
+	disagg_request_id ctx_dp_rank ctx_info_endpoint schedule_style ctx_usage return_prompt_token_ids_b64 resolved_thinking`)
+
 func (v trtllmVoice) takes(q *request, key string, value []byte) (bool, error) {
 	switch {
 	case key == "cache_salt" && q.chat, key == "prompt" && !q.chat:
+		return true, nil
+	case key == "disaggregated_params":
+		return true, onlyMembers(value, key, disaggMembers...)
+	case key == "prompt_token_ids" && q.chat:
 		return true, nil
 	case !slices.Contains(trtllmMembers, key):
 		return false, forbidden(key)

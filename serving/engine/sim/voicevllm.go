@@ -13,7 +13,7 @@ import (
 type vllmVoice struct{}
 
 func (vllmVoice) traits() traits {
-	return traits{continuous: true, metricsPath: "/metrics", shape: kvevent.Tagged}
+	return traits{continuous: true, metricsPath: "/metrics", shape: kvevent.Tagged, shutsForResize: true}
 }
 
 func (vllmVoice) opening() string { return `{"role":"assistant","content":""}` }
@@ -70,7 +70,7 @@ func (vllmVoice) stopMember() string { return "stop_reason" }
 // takes ignores what is unknown, and other engines' names for what it knows.
 func (vllmVoice) takes(_ *request, key string, _ []byte) (bool, error) {
 	switch key {
-	case "rid", "regex", "ebnf":
+	case "rid", "regex", "ebnf", "routed_dp_rank", "data_parallel_rank":
 		return false, nil
 	}
 	return true, nil
@@ -113,6 +113,7 @@ func (vllmVoice) routes(e *Engine, m *http.ServeMux) {
 	m.HandleFunc("POST /v1/chat/completions/render", e.serveRender)
 	m.HandleFunc("POST /tokenize", e.serveTokenize)
 	m.HandleFunc("POST /reset_prefix_cache", e.serveReset)
+	e.vllmVerbs(m)
 	m.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	m.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"version": "simulated"})

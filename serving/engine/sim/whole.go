@@ -50,6 +50,11 @@ func (a *answering) whole(w http.ResponseWriter, r *http.Request) error {
 			break
 		}
 	}
+	if !a.e.waitTaken(r.Context(), a.q) {
+		a.e.stats.transferFailed.Add(1)
+		a.e.writeStatus(w, http.StatusInternalServerError, "No peer came for the cache.", "InternalServerError")
+		return nil
+	}
 	writeJSON(w, http.StatusOK, a.object())
 	return nil
 }
@@ -69,8 +74,14 @@ func (a *answering) object() map[string]any {
 	if !a.faults.NoUsage {
 		ans["usage"] = json.RawMessage(a.appendUsage(nil))
 	}
-	if a.q.transfer.RemoteDecode {
-		ans["kv_transfer_params"] = json.RawMessage(a.e.transferParams(a, a.seqs[0]))
+	if params := a.e.transferParams(a, a.seqs[0]); params != nil {
+		ans["kv_transfer_params"] = json.RawMessage(params)
+	}
+	if d := a.q.disagg; d != nil && d.Type == "context_only" {
+		ans["prompt_token_ids"] = a.q.prompts[0]
+		if choices[0]["finish_reason"] == "length" && !a.faults.NoParams {
+			choices[0]["disaggregated_params"] = a.e.contextParams(a.q)
+		}
 	}
 	return ans
 }

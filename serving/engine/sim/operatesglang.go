@@ -1,0 +1,58 @@
+package sim
+
+import (
+	"context"
+	"net/http"
+
+	"millrace/internal/fault"
+)
+
+// sglangVerbs are SGLang's.
+func (e *Engine) sglangVerbs(m *http.ServeMux) {
+	m.HandleFunc("POST /abort_request", func(w http.ResponseWriter, r *http.Request) {
+		var q struct {
+			ID string `json:"rid"`
+		}
+		if e.verb(w, r, &q) {
+			e.cancel(q.ID)
+		}
+	})
+	m.HandleFunc("POST /release_memory_occupation", func(w http.ResponseWriter, r *http.Request) {
+		if running, waiting, _, _ := e.load(); running+waiting > 0 {
+			e.writeError(w, fault.New(fault.Invalid, "release_memory_occupation should be called only when no ongoing request."))
+			return
+		}
+		e.sleep(r.Context())
+	})
+	m.HandleFunc("POST /resume_memory_occupation", func(http.ResponseWriter, *http.Request) { e.wake() })
+	adapted := func(w http.ResponseWriter, name string) {
+		writeJSON(w, http.StatusOK, map[string]any{"success": true, "error_message": "", "loaded_adapters": map[string]string{name: name}})
+	}
+	m.HandleFunc("POST /load_lora_adapter", e.serveAdapter(true, adapted))
+	m.HandleFunc("POST /unload_lora_adapter", e.serveAdapter(false, adapted))
+	m.HandleFunc("GET /is_scaling_elastic_ep", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]any{"is_scaling_elastic_ep": e.isResizing()})
+	})
+	m.HandleFunc("POST /scale_elastic_ep", e.sglangResize)
+}
+
+// sglangResize answers at once and goes up only. What runs goes on; it is done once that has ended.
+func (e *Engine) sglangResize(w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		Ranks int `json:"new_ep_size"`
+	}
+	if !e.verb(w, r, &q) {
+		return
+	}
+	was := e.ops.active()
+	if e.cfg.Elastic > 0 && q.Ranks <= was {
+		e.writeError(w, fault.New(fault.Invalid, "new_ep_size %d must be larger than the current one, %d.", q.Ranks, was))
+		return
+	}
+	if err := e.beginResize(q.Ranks); err != nil {
+		e.writeError(w, err)
+		return
+	}
+	e.background.Go(func() { e.endResize(context.Background(), q.Ranks) })
+	writeJSON(w, http.StatusOK, map[string]any{"message": "Scaling has begun.", "old_ep_size": was, "new_ep_size": q.Ranks})
+}
