@@ -121,7 +121,8 @@ func (f *fixture) things() map[string]string {
 		return tx.QueryRow(ctx, "SELECT txn_id FROM ledger_lot_moves WHERE lot_id = $1", granted.ID).Scan(&txn)
 	}))
 	bill := f.invoice(org.ID)
-	payment, note := f.settled(org.ID, bill)
+	payment, _ := f.settled(org.ID, bill)
+	note := f.refusedNote(org.ID, bill)
 	return map[string]string{
 		"{invoice}": ids.Format(ids.Invoice, bill), "{payment}": ids.Format(paymentPrefix, payment), "{note}": ids.Format(ids.Note, note), "{month}": "2026-09", "{txn}": ids.Format(ids.Txn, txn),
 		"{approval}": ask("large"),

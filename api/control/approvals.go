@@ -17,8 +17,9 @@ type Approval struct {
 	Amount    Amount     `json:"amount"`
 	Reason    string     `json:"reason"`
 	State     string     `json:"state"`
-	TxnID     string     `json:"txn_id,omitempty"`     // of a reversal: what it reverses
-	InvoiceID string     `json:"invoice_id,omitempty"` // of a credit note or write-off
+	TxnID     string     `json:"txn_id,omitempty"`         // of a reversal: what it reverses
+	InvoiceID string     `json:"invoice_id,omitempty"`     // of a credit note, what is sent of it by hand, or a write-off
+	NoteID    string     `json:"credit_note_id,omitempty"` // of what is sent by hand
 	AskedBy   string     `json:"asked_by"`
 	AskedAt   time.Time  `json:"asked_at"`
 	DecidedBy string     `json:"decided_by,omitempty"`
@@ -34,6 +35,9 @@ func approvalOf(r credit.Request) Approval {
 	}
 	if r.Details.Invoice != ids.Nil {
 		out.InvoiceID = ids.Format(ids.Invoice, r.Details.Invoice)
+	}
+	if r.Details.Note != ids.Nil {
+		out.NoteID = ids.Format(ids.Note, r.Details.Note)
 	}
 	return out
 }

@@ -35,6 +35,38 @@ func TestAPaymentByHandIsReversed(t *testing.T) {
 	f.refused(f.send("GET", path+"/credit-notes/"+ids.Format(ids.Note, ids.New())+"/pdf", ""), http.StatusNotFound, "not_found", "")
 }
 
+// A credit note that the payment provider refuses is sent by hand, once.
+func TestACreditNoteIsSentByHand(t *testing.T) {
+	f := setup(t)
+	org, _ := f.org("Acme")
+	other, _ := f.org("Other")
+	id := f.invoice(org.ID)
+	_, credited := f.settled(org.ID, id)
+	note := f.refusedNote(org.ID, id)
+	of := func(org, note ids.ID) string {
+		return "/orgs/" + ids.Format(ids.Org, org) + "/invoices/" + ids.Format(ids.Invoice, id) + "/credit-notes/" + ids.Format(ids.Note, note) + "/sent-by-hand"
+	}
+	body := `{"reason":"Transfer 4712"}`
+	f.refused(f.send("POST", of(org.ID, note), body), http.StatusBadRequest, "invalid", headerIdempotencyKey)
+	f.refused(f.send("POST", of(org.ID, note), `{"reason":" "}`, headerIdempotencyKey, "1"), http.StatusBadRequest, "invalid", "reason")
+	f.refused(f.send("POST", of(org.ID, credited), body, headerIdempotencyKey, "2"), http.StatusConflict, "not_by_provider", "")
+	f.refused(f.send("POST", of(org.ID, ids.New()), body, headerIdempotencyKey, "3"), http.StatusNotFound, "not_found", "")
+	f.refused(f.send("POST", of(other.ID, note), body, headerIdempotencyKey, "4"), http.StatusNotFound, "not_found", "")
+	for range 2 { // the same request again
+		var got Approval
+		f.want(f.send("POST", of(org.ID, note), body, headerIdempotencyKey, "5"), http.StatusCreated, &got)
+		if got.Kind != "send_note" || got.State != "done" || got.Amount.Nano != 250_000_000 || got.NoteID != ids.Format(ids.Note, note) {
+			t.Errorf("%+v", got)
+		}
+	}
+	f.refused(f.send("POST", of(org.ID, note), body, headerIdempotencyKey, "6"), http.StatusConflict, "sent_by_hand", "")
+	var got Invoice
+	f.want(f.send("GET", "/orgs/"+ids.Format(ids.Org, org.ID)+"/invoices/"+ids.Format(ids.Invoice, id), ""), http.StatusOK, &got)
+	if n := got.CreditNotes[1]; n.SentAt == nil || n.SentWhy != "Transfer 4712" {
+		t.Errorf("%+v", n)
+	}
+}
+
 func TestTheLowBalanceOfAnOrganization(t *testing.T) {
 	f := setup(t)
 	org, _ := f.org("Acme")

@@ -253,6 +253,21 @@ func (f *fixture) settled(org, id ids.ID) (payment, note ids.ID) {
 	return i.Payments[0].ID, i.Notes[0].ID
 }
 
+// refusedNote makes a credit note of $0.25 that the payment provider does not send back.
+func (f *fixture) refusedNote(org, id ids.ID) ids.ID {
+	f.t.Helper()
+	note := ids.New()
+	err := f.db.InTx(f.t.Context(), db.System(), func(tx pgx.Tx) error {
+		_, err := tx.Exec(f.t.Context(), `INSERT INTO credit_notes (org_id, id, invoice_id, number, cents, relieved_cents, back, reason, idempotency_key, txn_id, created_by, created_at, till_problem, till_again_at)
+			VALUES ($1, $2, $3, 'CN-refused', 25, 0, 'stripe', 'Slow answers', 'refused', $2, 'ann', $4, 'This payment is disputed.', $5)`, org, note, id, f.clock.Now(), f.clock.Now().Add(time.Hour))
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return note
+}
+
 // invoice makes a final invoice of $12.34 for August, with what the ledger says of it.
 func (f *fixture) invoice(org ids.ID) ids.ID {
 	f.t.Helper()

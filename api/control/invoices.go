@@ -78,6 +78,10 @@ type CreditNote struct {
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at"`
 	TxnID  string    `json:"txn_id"`
+
+	Refused string     `json:"refused,omitempty"` // by the payment provider
+	SentAt  *time.Time `json:"sent_at,omitempty"` // by hand, past it
+	SentWhy string     `json:"sent_why,omitempty"`
 }
 
 func cents(n int64) Amount { return amount(money.Nano(n) * invoice.NanoPerCent) }
@@ -104,7 +108,7 @@ func (a *api) invoiceOf(i invoice.Invoice) Invoice {
 	}
 	for _, n := range i.Notes {
 		out.CreditNotes = append(out.CreditNotes, CreditNote{ID: ids.Format(ids.Note, n.ID), Number: n.Number, Amount: cents(n.Cents), Back: string(n.Back), Reason: n.Reason, At: n.At,
-			TxnID: ids.Format(ids.Txn, n.Txn)})
+			TxnID: ids.Format(ids.Txn, n.Txn), Refused: n.Refused, SentAt: optionalTime(n.SentAt), SentWhy: n.SentWhy})
 	}
 	return out
 }
@@ -292,6 +296,24 @@ func (a *api) notePDF(c *call, _ none) ([]byte, error) {
 	var out bytes.Buffer
 	err = a.Invoices.NotePDF(c, c.actor, org, id, note, &out)
 	return out.Bytes(), err
+}
+
+// SendingByHand ends a credit note that the payment provider does not send back.
+type SendingByHand struct {
+	Reason string `json:"reason"`
+}
+
+func (a *api) sendNoteByHand(c *call, in SendingByHand) (Approval, error) {
+	org, id, err := c.inOrg("invoice", ids.Invoice)
+	if err != nil {
+		return Approval{}, err
+	}
+	note, err := c.id("note", ids.Note)
+	if err != nil {
+		return Approval{}, err
+	}
+	out, err := a.Invoices.SendNoteByHand(c, c.actor, org, id, note, in.Reason, c.idempotencyKey())
+	return approvalOf(out.Request), err
 }
 
 // WriteOff gives up what is due.

@@ -91,6 +91,7 @@ type Invoices interface {
 	RecordPayment(ctx context.Context, by tenants.Actor, org, id ids.ID, in invoice.PaymentInput) (invoice.Invoice, error)
 	ReversePayment(ctx context.Context, by tenants.Actor, org, id, payment ids.ID, reason string) (invoice.Invoice, error)
 	CreditNote(ctx context.Context, by tenants.Actor, org, id ids.ID, in invoice.NoteInput) (invoice.Outcome, error)
+	SendNoteByHand(ctx context.Context, by tenants.Actor, org, id, note ids.ID, reason, key string) (invoice.Outcome, error)
 	WriteOff(ctx context.Context, by tenants.Actor, org, id ids.ID, reason, key string) (invoice.Outcome, error)
 }
 

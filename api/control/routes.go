@@ -74,6 +74,7 @@ func (a *api) routes() []route {
 		send("PUT", "/orgs/{org}/invoices/{invoice}/payments/{payment}/reversal", "reverseInvoicePayment", http.StatusOK, a.reversePayment),
 		send("POST", "/orgs/{org}/invoices/{invoice}/credit-notes", "createCreditNote", http.StatusCreated, a.createCreditNote).withKey(true),
 		note,
+		send("POST", "/orgs/{org}/invoices/{invoice}/credit-notes/{note}/sent-by-hand", "sendCreditNoteByHand", http.StatusCreated, a.sendNoteByHand).withKey(true),
 		send("POST", "/orgs/{org}/invoices/{invoice}/write-off", "writeOffInvoice", http.StatusCreated, a.writeOff).withKey(true),
 		get("/invoices", "listAllInvoices", a.listAllInvoices),
 

@@ -31,6 +31,7 @@ const (
 	AdjustmentRequest RequestKind = "adjustment"  // a correction of what a customer owes or has
 	ReversalRequest   RequestKind = "reversal"    // of one transaction
 	NoteRequest       RequestKind = "credit_note" // for an invoice
+	SendNoteRequest   RequestKind = "send_note"   // by hand, of what a credit note gives back
 	WriteOffRequest   RequestKind = "write_off"   // of what an invoice leaves unpaid
 	LimitRequest      RequestKind = "credit_limit"
 )
@@ -63,7 +64,8 @@ type Ask struct {
 	ExpiresAt time.Time  // of a grant; zero = never
 	Priority  int16      // of a grant; 0 = its kind's
 	Txn       ids.ID     // of a reversal
-	Invoice   ids.ID     // of a credit note or a write-off
+	Invoice   ids.ID     // of a credit note, what is sent of it by hand, or a write-off
+	Note      ids.ID     // of what is sent by hand: the credit note
 	Back      string     // of a credit note: where what had been paid goes
 	Limit     money.Nano // of a credit limit: the new one. Its Amount is what it moves by, and is ignored
 }
@@ -94,6 +96,7 @@ type Details struct {
 	Priority  int16      `json:"priority,omitempty"`
 	Txn       ids.ID     `json:"txn"`
 	Invoice   ids.ID     `json:"invoice"`
+	Note      ids.ID     `json:"note"`
 	Back      string     `json:"back,omitempty"`
 	Limit     money.Nano `json:"limit,omitempty"`
 }
@@ -262,7 +265,7 @@ func (a *Ask) grant() GrantInput {
 }
 
 func (a *Ask) details() Details {
-	out := Details{Grant: a.Grant, Priority: a.Priority, Txn: a.Txn, Invoice: a.Invoice, Back: a.Back, Limit: a.Limit}
+	out := Details{Grant: a.Grant, Priority: a.Priority, Txn: a.Txn, Invoice: a.Invoice, Note: a.Note, Back: a.Back, Limit: a.Limit}
 	if !a.ExpiresAt.IsZero() {
 		at := a.ExpiresAt.UTC().Truncate(time.Microsecond)
 		out.ExpiresAt = &at

@@ -34,9 +34,6 @@ type consentEntry struct {
 	Sentence string `json:"consent,omitempty"`
 }
 
-// CodeSentenceChanged marks the refusal of a consent to another sentence than the one that holds now.
-const CodeSentenceChanged = "sentence_changed"
-
 var errNoCard = fault.New(fault.Conflict, "There is no kept card. Give a card first.").WithCode("no_card")
 
 // chargeSentence is what a customer agrees to, word for word. It says what nextAsk does.
@@ -127,7 +124,7 @@ func (c *Collector) setCharging(ctx context.Context, by tenants.Actor, org ids.I
 			return fmt.Errorf("invoice: charge the card: %w", err)
 		}
 		if now := chargeSentence(card.CardBrand, card.CardLast4); said.On && said.Sentence != now {
-			return fault.New(fault.Conflict, "What you would agree to has changed since you saw it. It is now: “%s”", now).WithCode(CodeSentenceChanged)
+			return fault.New(fault.Conflict, "What you would agree to has changed since you saw it. It is now: “%s”", now).WithCode(fault.CodeSentenceChanged)
 		}
 		return audit.Append(ctx, tx, by, audit.Change{Org: org, Action: chargeCard, Target: ids.Format(ids.Org, org), After: said, At: c.s.now()})
 	})

@@ -94,7 +94,7 @@ func TestAConsentIsToTheSentenceThatWasShown(t *testing.T) {
 	s.giveCard(by, stripefake.CardMastercard)
 	for _, agreed := range []string{shown, ""} {
 		err := s.collect.ChargeCard(ctx, by, s.org, agreed)
-		if f := fault.Of(err); f == nil || f.Code != invoice.CodeSentenceChanged || !strings.Contains(f.Message, "mastercard …4444") {
+		if f := fault.Of(err); f == nil || f.Code != fault.CodeSentenceChanged || !strings.Contains(f.Message, "mastercard …4444") {
 			t.Errorf("agreed to %q: %v", agreed, err)
 		}
 		if got := s.consent(); got.On {

@@ -20,11 +20,12 @@
 // Locks, in this order, each only where it is needed; whatever waits, waits for something further down.
 //  1. The organization's approvals (LockApprovals), by the desk around every deed, and by dunning.
 //  2. Invoices, by id: LockInvoice, LockDunnedInvoices. Payments, credit notes, reopenings and dunning's steps are changed under
-//     their invoice's lock only; what the payment provider did with a credit note is noted by the note's row alone.
+//     their invoice's lock only; what the payment provider did with a credit note is noted by 5 and 6 alone.
 //  3. The organization (LockDunnedOrg), by whatever moves its credit limit or suspends it: write-offs and dunning. dunning_holds
 //     is changed under it only.
 //  4. As everyone: all of the organization's ledger balances, by account, then its budgets. Posting again waits for nothing. Only an
 //     account's first balance, which nobody could lock, may be waited for in a circle; db.InTx tries again.
-//  5. invoice_pushes, several of them by invoice. Whoever looks at the payment provider holds nothing meanwhile.
-//  6. The series of numbers, until the transaction ends.
+//  5. credit_notes that exist, but before 4 where an operator sends one by hand: nobody who has 4 waits for one.
+//  6. invoice_pushes, several of them by invoice. Whoever looks at the payment provider holds nothing meanwhile.
+//  7. The series of numbers, until the transaction ends.
 package invoice

@@ -54,7 +54,7 @@ func refunds(push q.InvoicePush, notes []q.CreditNote, seen TillState) int64 {
 		switch n := &notes[i]; {
 		case toSend(n):
 			waits += sends(n)
-		case Back(n.Back) == BackByStripe:
+		case sentThere(n):
 			sent += sends(n)
 		}
 	}

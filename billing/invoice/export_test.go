@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"millrace/db/q"
+	"millrace/internal/ids"
 )
 
 // DatabaseAt gives a service's database another clock.
@@ -27,6 +28,15 @@ func FailAt(s *Service, n int, err error) {
 // BoundBy bounds what one invoice takes of a collector's turn otherwise than by its clock.
 func BoundBy(c *Collector, in func(ctx context.Context) (context.Context, context.CancelFunc)) {
 	c.inTime = in
+}
+
+// TakeStep takes the next step at the payment provider, as a turn does before it keeps what it knows.
+func TakeStep(ctx context.Context, c *Collector, org, id ids.ID) error {
+	v, err := c.look(ctx, org, id)
+	if err == nil {
+		_, err = c.take(ctx, v, next(v, c.s.now()))
+	}
+	return err
 }
 
 // ClaimFor is for how long nobody else takes an invoice that is tended.

@@ -139,7 +139,7 @@ type Service struct {
 	rests   rests
 }
 
-// New makes a service. It takes over what Desk does with approved credit notes and write-offs.
+// New makes a service. It takes over what Desk does with approved credit notes, what is sent of them by hand, and write-offs.
 func New(c Config) *Service {
 	if c.Due == 0 {
 		c.Due = DueAfter
@@ -157,6 +157,7 @@ func New(c Config) *Service {
 	}
 	if c.Desk != nil {
 		c.Desk.Entrust(credit.NoteRequest, noteDeed{s})
+		c.Desk.Entrust(credit.SendNoteRequest, sendDeed{s})
 		c.Desk.Entrust(credit.WriteOffRequest, writeOffDeed{s})
 	}
 	return s

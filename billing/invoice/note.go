@@ -45,6 +45,10 @@ type Note struct {
 	By       string
 	At       time.Time
 	Txn      ids.ID
+
+	Refused string    // why the payment provider does not send it back, for operators; "" = it did, or was not asked yet
+	SentAt  time.Time // when an operator sent it by hand, past the payment provider; zero = he did not
+	SentWhy string    // for operators
 }
 
 // Outcome is what became of a credit note or write-off: above the limit it waits for a second operator

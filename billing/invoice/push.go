@@ -191,11 +191,11 @@ func (c *Collector) Retry(ctx context.Context, by tenants.Actor, org, id ids.ID,
 		next.Ref, next.State, next.Asks, next.Url, next.PdfUrl = nil, string(PushNew), 0, "", ""
 	}
 	err = c.s.system(ctx, func(tx pgx.Tx, r *q.Queries) error {
-		if err := c.keep(ctx, tx, v.push, next); err != nil {
-			return err
-		}
 		if err := r.RetryCreditNotes(ctx, q.RetryCreditNotesParams{OrgID: org, InvoiceID: id}); err != nil {
 			return fmt.Errorf("invoice: credit notes: %w", err)
+		}
+		if err := c.keep(ctx, tx, v.push, next); err != nil {
+			return err
 		}
 		return audit.Append(ctx, tx, by, audit.Change{Org: org, Action: "invoice.push_again", Target: ids.Format(ids.Invoice, id), After: map[string]any{"start_over": startOver}, At: c.s.now()})
 	})

@@ -73,7 +73,7 @@ func (c *Collector) keep(ctx context.Context, tx pgx.Tx, before, next q.InvoiceP
 	n := next
 	err = q.New(tx).ChangeInvoicePush(ctx, q.ChangeInvoicePushParams{OrgID: n.OrgID, InvoiceID: n.InvoiceID, State: n.State, Ref: n.Ref, Attempt: n.Attempt, Url: n.Url, PdfUrl: n.PdfUrl,
 		Problem: clip(n.Problem, maxProblem), NextAt: n.NextAt, Charge: n.Charge, PaymentID: n.PaymentID, MethodID: n.MethodID, Asks: n.Asks, FailedAt: n.FailedAt, Failures: n.Failures,
-		ReceivedCents: n.ReceivedCents, ClawedCents: n.ClawedCents, RefundedCents: n.RefundedCents, Clawbacks: n.Clawbacks, TakenCents: n.TakenCents, FeeCents: n.FeeCents, SeenVersion: n.SeenVersion, LowerAttempt: n.LowerAttempt, UpdatedAt: c.s.now()})
+		ReceivedCents: n.ReceivedCents, ClawedCents: n.ClawedCents, RefundedCents: n.RefundedCents, Clawbacks: n.Clawbacks, TakenCents: n.TakenCents, FeeCents: n.FeeCents, SeenVersion: n.SeenVersion, LowerAttempt: n.LowerAttempt, LooseCents: n.LooseCents, UpdatedAt: c.s.now()})
 	if err != nil {
 		return fmt.Errorf("invoice: keep what is known: %w", err)
 	}

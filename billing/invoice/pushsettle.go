@@ -51,6 +51,7 @@ func targets(push q.InvoicePush, notes []q.CreditNote, seen TillState) q.Invoice
 		next.PaymentID = &seen.Payment
 	}
 	next.Url, next.PdfUrl = seen.URL, seen.PDF
+	next.LooseCents = unexplained(next, notes, seen)
 	return next
 }
 
@@ -155,7 +156,7 @@ func (c *Collector) bookFee(ctx context.Context, tx pgx.Tx, inv q.Invoice, befor
 
 // same reports that a look found nothing new about money.
 func same(a, b q.InvoicePush) bool {
-	return sameMoney(a, b) && a.RefundedCents == b.RefundedCents && text(a.PaymentID) == text(b.PaymentID) && a.Url == b.Url && a.PdfUrl == b.PdfUrl &&
+	return sameMoney(a, b) && a.RefundedCents == b.RefundedCents && a.LooseCents == b.LooseCents && text(a.PaymentID) == text(b.PaymentID) && a.Url == b.Url && a.PdfUrl == b.PdfUrl &&
 		(a.FailedAt == nil) == (b.FailedAt == nil)
 }
 

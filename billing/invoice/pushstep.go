@@ -130,7 +130,7 @@ func nextAsk(v view, now time.Time) step {
 // nextPaid is about an invoice of which nothing remains at the payment provider.
 func nextPaid(v view, now time.Time) step {
 	for i := range v.notes {
-		if n := &v.notes[i]; toSend(n) && (!pauses(n, now) || unexplained(v, *v.seen) >= sends(n)) {
+		if n := &v.notes[i]; toSend(n) && (!pauses(n, now) || unexplained(v.push, v.notes, *v.seen) >= sends(n)) {
 			return step{do: note, note: n, state: PushAsked}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 const day24 = 24 * time.Hour
 
-// take does a step, and gives what is known then.
+// take does a step, and gives what is known then. A credit note's is kept already.
 func (c *Collector) take(ctx context.Context, v view, st step) (q.InvoicePush, error) {
 	after, attempt := v.push, int(v.push.Attempt)
 	after.State = string(st.state)
@@ -43,7 +43,8 @@ func (c *Collector) take(ctx context.Context, v view, st step) (q.InvoicePush, e
 	case end:
 		_, err = c.c.Till.CloseInvoice(ctx, v.seen.Ref, st.how, attempt)
 	case note:
-		err = c.note(ctx, v, *st.note)
+		after.Failures = 0
+		return after, c.note(ctx, v, after, *st.note)
 	}
 	after.Failures = 0
 	return after, err

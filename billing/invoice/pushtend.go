@@ -70,10 +70,12 @@ func (c *Collector) tendOnce(ctx context.Context, org, id ids.ID) (again bool, e
 		st = next(v, now)
 	}
 	after, err := c.take(ctx, v, st)
-	if err != nil {
+	switch {
+	case err != nil:
 		return false, c.failed(ctx, v, st, err)
-	}
-	if st.do == wait {
+	case st.do == note:
+		return true, nil
+	case st.do == wait:
 		after.Problem, after.Failures = st.problem, 0
 		after.State, after.SeenVersion = string(st.state), v.inv.Version
 		after.NextAt = c.nextLook(after, v.notes, now)

@@ -90,7 +90,15 @@ func (s *Service) Get(ctx context.Context, by tenants.Actor, org, id ids.ID) (ou
 		if !out.State.Final() && !by.Operator {
 			return fault.New(fault.NotFound, "There is no such invoice.").WithCode("not_found")
 		}
-		return out.read(ctx, r)
+		if err := out.read(ctx, r); err != nil {
+			return err
+		}
+		for n := range out.Notes {
+			if note := &out.Notes[n]; !by.Operator {
+				note.Refused, note.SentWhy = "", ""
+			}
+		}
+		return nil
 	})
 	return out, wrapped("read", err)
 }
@@ -127,7 +135,7 @@ func (i *Invoice) read(ctx context.Context, r *q.Queries) error {
 	notes, err := r.CreditNotes(ctx, q.CreditNotesParams{OrgID: i.Org, InvoiceID: i.ID})
 	for _, n := range notes {
 		i.Notes = append(i.Notes, Note{ID: n.ID, Number: n.Number, Cents: n.Cents, Relieved: n.RelievedCents, Back: Back(n.Back), Reason: n.Reason, By: n.CreatedBy,
-			At: n.CreatedAt, Txn: n.TxnID})
+			At: n.CreatedAt, Txn: n.TxnID, Refused: n.TillProblem, SentAt: at(n.SentAt), SentWhy: text(n.SentReason)})
 	}
 	return err
 }

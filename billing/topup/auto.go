@@ -44,9 +44,6 @@ func (s *Service) Consent(ctx context.Context, by tenants.Actor, in AutoInput) (
 	return consent(in, standing.Card.Name()), nil
 }
 
-// CodeSentenceChanged marks the refusal of a consent to another sentence than the one that holds now.
-const CodeSentenceChanged = "sentence_changed"
-
 var errNoCard = fault.New(fault.Invalid, "Give a card first.").WithCode("no_card")
 
 func consent(in AutoInput, card string) string {
@@ -182,7 +179,7 @@ func (s *Service) SetAuto(ctx context.Context, by tenants.Actor, in AutoInput) e
 			return errNoCard
 		}
 		if sentence := consent(in, keptOf(c).Name()); in.Agreed != sentence {
-			return fault.New(fault.Conflict, "What you would agree to has changed since you saw it. It is now: “%s”", sentence).WithCode(CodeSentenceChanged)
+			return fault.New(fault.Conflict, "What you would agree to has changed since you saw it. It is now: “%s”", sentence).WithCode(fault.CodeSentenceChanged)
 		}
 		now := s.now()
 		p := q.SetAutoRechargeParams{OrgID: in.Org, Enabled: true, BelowNano: int64(in.Below), ToNano: int64(in.To), MonthlyMaxNano: int64(in.MonthlyMax),

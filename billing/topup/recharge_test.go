@@ -126,7 +126,7 @@ func TestAConsentIsToTheSentenceThatWasShown(t *testing.T) {
 		t.Helper()
 		in.Agreed = shown
 		err := w.topups.SetAuto(t.Context(), w.owner, in)
-		if f := fault.Of(err); f == nil || f.Code != topup.CodeSentenceChanged || !strings.Contains(f.Message, want) {
+		if f := fault.Of(err); f == nil || f.Code != fault.CodeSentenceChanged || !strings.Contains(f.Message, want) {
 			t.Errorf("%v", err)
 		}
 		if s, err := w.topups.Standing(t.Context(), w.owner, w.org); err != nil || s.Auto.Enabled {

@@ -116,7 +116,7 @@ func (q *Queries) BillingDetails(ctx context.Context, orgID ids.ID) (BillingDeta
 const cameByProvider = `-- name: CameByProvider :one
 SELECT (SELECT coalesce(sum(p.cents - p.excess_cents), 0) FROM invoice_payments p WHERE p.org_id = $1 AND p.invoice_id = $2 AND p.method = 'stripe')::bigint AS paid,
   (SELECT coalesce(sum(p.excess_cents), 0) FROM invoice_payments p WHERE p.org_id = $1 AND p.invoice_id = $2 AND p.method = 'stripe')::bigint AS excess,
-  (SELECT coalesce(sum(n.cents - n.relieved_cents), 0) FROM credit_notes n WHERE n.org_id = $1 AND n.invoice_id = $2 AND n.back = 'stripe')::bigint AS noted
+  (SELECT coalesce(sum(n.cents - n.relieved_cents), 0) FROM credit_notes n WHERE n.org_id = $1 AND n.invoice_id = $2 AND n.back = 'stripe' AND n.sent_at IS NULL)::bigint AS noted
 `
 
 type CameByProviderParams struct {
@@ -367,7 +367,7 @@ func (q *Queries) CoveredUsageOf(ctx context.Context, arg CoveredUsageOfParams) 
 }
 
 const creditNoteByKey = `-- name: CreditNoteByKey :one
-SELECT org_id, id, invoice_id, number, cents, relieved_cents, back, reason, idempotency_key, txn_id, till_ref, created_by, created_at, till_attempt, till_problem, till_again_at FROM credit_notes WHERE org_id = $1 AND idempotency_key = $2
+SELECT org_id, id, invoice_id, number, cents, relieved_cents, back, reason, idempotency_key, txn_id, till_ref, created_by, created_at, till_attempt, till_problem, till_again_at, sent_at, sent_by, sent_reason, sent_txn_id FROM credit_notes WHERE org_id = $1 AND idempotency_key = $2
 `
 
 type CreditNoteByKeyParams struct {
@@ -395,12 +395,16 @@ func (q *Queries) CreditNoteByKey(ctx context.Context, arg CreditNoteByKeyParams
 		&i.TillAttempt,
 		&i.TillProblem,
 		&i.TillAgainAt,
+		&i.SentAt,
+		&i.SentBy,
+		&i.SentReason,
+		&i.SentTxnID,
 	)
 	return i, err
 }
 
 const creditNotes = `-- name: CreditNotes :many
-SELECT org_id, id, invoice_id, number, cents, relieved_cents, back, reason, idempotency_key, txn_id, till_ref, created_by, created_at, till_attempt, till_problem, till_again_at FROM credit_notes WHERE org_id = $1 AND invoice_id = $2 ORDER BY id
+SELECT org_id, id, invoice_id, number, cents, relieved_cents, back, reason, idempotency_key, txn_id, till_ref, created_by, created_at, till_attempt, till_problem, till_again_at, sent_at, sent_by, sent_reason, sent_txn_id FROM credit_notes WHERE org_id = $1 AND invoice_id = $2 ORDER BY id
 `
 
 type CreditNotesParams struct {
@@ -434,6 +438,10 @@ func (q *Queries) CreditNotes(ctx context.Context, arg CreditNotesParams) ([]Cre
 			&i.TillAttempt,
 			&i.TillProblem,
 			&i.TillAgainAt,
+			&i.SentAt,
+			&i.SentBy,
+			&i.SentReason,
+			&i.SentTxnID,
 		); err != nil {
 			return nil, err
 		}

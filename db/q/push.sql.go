@@ -40,7 +40,7 @@ func (q *Queries) BeginInvoicePushes(ctx context.Context, arg BeginInvoicePushes
 const changeInvoicePush = `-- name: ChangeInvoicePush :exec
 UPDATE invoice_pushes p SET state = $3, ref = $4, attempt = $5, url = $6, pdf_url = $7, problem = $8, next_at = $9, charge = $10, payment_id = $11, method_id = $12,
   asks = $13, failed_at = $14, failures = $15, received_cents = $16, clawed_cents = $17, clawbacks = $18, taken_cents = $19, fee_cents = $20, seen_version = $21, updated_at = $22,
-  lower_attempt = $23, refunded_cents = $24, moved = $21 IS DISTINCT FROM (SELECT i.version FROM invoices i WHERE i.org_id = p.org_id AND i.id = p.invoice_id), version = p.version + 1
+  lower_attempt = $23, refunded_cents = $24, loose_cents = $25, moved = $21 IS DISTINCT FROM (SELECT i.version FROM invoices i WHERE i.org_id = p.org_id AND i.id = p.invoice_id), version = p.version + 1
 WHERE p.org_id = $1 AND p.invoice_id = $2
 `
 
@@ -69,6 +69,7 @@ type ChangeInvoicePushParams struct {
 	UpdatedAt     time.Time
 	LowerAttempt  int32
 	RefundedCents int64
+	LooseCents    int64
 }
 
 func (q *Queries) ChangeInvoicePush(ctx context.Context, arg ChangeInvoicePushParams) error {
@@ -97,6 +98,7 @@ func (q *Queries) ChangeInvoicePush(ctx context.Context, arg ChangeInvoicePushPa
 		arg.UpdatedAt,
 		arg.LowerAttempt,
 		arg.RefundedCents,
+		arg.LooseCents,
 	)
 	return err
 }
@@ -104,7 +106,7 @@ func (q *Queries) ChangeInvoicePush(ctx context.Context, arg ChangeInvoicePushPa
 const claimDuePush = `-- name: ClaimDuePush :one
 UPDATE invoice_pushes SET next_at = $1::timestamptz
 WHERE (org_id, invoice_id) = (SELECT p.org_id, p.invoice_id FROM invoice_pushes p WHERE p.next_at <= $2 AND p.org_id <> ALL($3::uuid[]) ORDER BY p.next_at LIMIT 1 FOR UPDATE SKIP LOCKED)
-RETURNING org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents
+RETURNING org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents, loose_cents
 `
 
 type ClaimDuePushParams struct {
@@ -144,6 +146,7 @@ func (q *Queries) ClaimDuePush(ctx context.Context, arg ClaimDuePushParams) (Inv
 		&i.LowerAttempt,
 		&i.Moved,
 		&i.RefundedCents,
+		&i.LooseCents,
 	)
 	return i, err
 }
@@ -164,7 +167,7 @@ func (q *Queries) FlagPush(ctx context.Context, arg FlagPushParams) error {
 }
 
 const holdCreditNote = `-- name: HoldCreditNote :exec
-UPDATE credit_notes SET till_problem = $3, till_again_at = $4 WHERE org_id = $1 AND id = $2 AND till_ref IS NULL
+UPDATE credit_notes SET till_problem = $3, till_again_at = $4 WHERE org_id = $1 AND id = $2 AND till_ref IS NULL AND sent_at IS NULL
 `
 
 type HoldCreditNoteParams struct {
@@ -209,7 +212,7 @@ func (q *Queries) InsertInvoiceCheck(ctx context.Context, arg InsertInvoiceCheck
 }
 
 const invoicePush = `-- name: InvoicePush :one
-SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents FROM invoice_pushes WHERE org_id = $1 AND invoice_id = $2
+SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents, loose_cents FROM invoice_pushes WHERE org_id = $1 AND invoice_id = $2
 `
 
 type InvoicePushParams struct {
@@ -247,12 +250,13 @@ func (q *Queries) InvoicePush(ctx context.Context, arg InvoicePushParams) (Invoi
 		&i.LowerAttempt,
 		&i.Moved,
 		&i.RefundedCents,
+		&i.LooseCents,
 	)
 	return i, err
 }
 
 const invoicePushes = `-- name: InvoicePushes :many
-SELECT p.org_id, p.invoice_id, p.state, p.ref, p.attempt, p.url, p.pdf_url, p.problem, p.next_at, p.version, p.updated_at, p.charge, p.payment_id, p.method_id, p.asks, p.failed_at, p.failures, p.received_cents, p.clawed_cents, p.clawbacks, p.taken_cents, p.seen_version, p.fee_cents, p.lower_attempt, p.moved, p.refunded_cents, i.number, i.state AS invoice_state, o.name AS org_name FROM invoice_pushes p
+SELECT p.org_id, p.invoice_id, p.state, p.ref, p.attempt, p.url, p.pdf_url, p.problem, p.next_at, p.version, p.updated_at, p.charge, p.payment_id, p.method_id, p.asks, p.failed_at, p.failures, p.received_cents, p.clawed_cents, p.clawbacks, p.taken_cents, p.seen_version, p.fee_cents, p.lower_attempt, p.moved, p.refunded_cents, p.loose_cents, i.number, i.state AS invoice_state, o.name AS org_name FROM invoice_pushes p
 JOIN invoices i ON i.org_id = p.org_id AND i.id = p.invoice_id JOIN orgs o ON o.org_id = p.org_id
 WHERE p.problem <> '' ORDER BY p.updated_at DESC LIMIT $1
 `
@@ -284,6 +288,7 @@ type InvoicePushesRow struct {
 	LowerAttempt  int32
 	Moved         bool
 	RefundedCents int64
+	LooseCents    int64
 	Number        *string
 	InvoiceState  string
 	OrgName       string
@@ -326,6 +331,7 @@ func (q *Queries) InvoicePushes(ctx context.Context, maxRows int32) ([]InvoicePu
 			&i.LowerAttempt,
 			&i.Moved,
 			&i.RefundedCents,
+			&i.LooseCents,
 			&i.Number,
 			&i.InvoiceState,
 			&i.OrgName,
@@ -358,7 +364,7 @@ func (q *Queries) LastInvoiceCheck(ctx context.Context) (InvoiceCheck, error) {
 }
 
 const linkCreditNote = `-- name: LinkCreditNote :exec
-UPDATE credit_notes SET till_ref = $3, till_problem = '' WHERE org_id = $1 AND id = $2 AND till_ref IS NULL
+UPDATE credit_notes SET till_ref = $3, till_problem = '' WHERE org_id = $1 AND id = $2 AND till_ref IS NULL AND sent_at IS NULL
 `
 
 type LinkCreditNoteParams struct {
@@ -372,8 +378,46 @@ func (q *Queries) LinkCreditNote(ctx context.Context, arg LinkCreditNoteParams) 
 	return err
 }
 
+const lockCreditNote = `-- name: LockCreditNote :one
+SELECT org_id, id, invoice_id, number, cents, relieved_cents, back, reason, idempotency_key, txn_id, till_ref, created_by, created_at, till_attempt, till_problem, till_again_at, sent_at, sent_by, sent_reason, sent_txn_id FROM credit_notes WHERE org_id = $1 AND invoice_id = $2 AND id = $3 FOR NO KEY UPDATE
+`
+
+type LockCreditNoteParams struct {
+	OrgID     ids.ID
+	InvoiceID ids.ID
+	ID        ids.ID
+}
+
+func (q *Queries) LockCreditNote(ctx context.Context, arg LockCreditNoteParams) (CreditNote, error) {
+	row := q.db.QueryRow(ctx, lockCreditNote, arg.OrgID, arg.InvoiceID, arg.ID)
+	var i CreditNote
+	err := row.Scan(
+		&i.OrgID,
+		&i.ID,
+		&i.InvoiceID,
+		&i.Number,
+		&i.Cents,
+		&i.RelievedCents,
+		&i.Back,
+		&i.Reason,
+		&i.IdempotencyKey,
+		&i.TxnID,
+		&i.TillRef,
+		&i.CreatedBy,
+		&i.CreatedAt,
+		&i.TillAttempt,
+		&i.TillProblem,
+		&i.TillAgainAt,
+		&i.SentAt,
+		&i.SentBy,
+		&i.SentReason,
+		&i.SentTxnID,
+	)
+	return i, err
+}
+
 const lockInvoicePush = `-- name: LockInvoicePush :one
-SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents FROM invoice_pushes WHERE org_id = $1 AND invoice_id = $2 FOR NO KEY UPDATE
+SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents, loose_cents FROM invoice_pushes WHERE org_id = $1 AND invoice_id = $2 FOR NO KEY UPDATE
 `
 
 type LockInvoicePushParams struct {
@@ -411,12 +455,36 @@ func (q *Queries) LockInvoicePush(ctx context.Context, arg LockInvoicePushParams
 		&i.LowerAttempt,
 		&i.Moved,
 		&i.RefundedCents,
+		&i.LooseCents,
 	)
 	return i, err
 }
 
+const overtakePush = `-- name: OvertakePush :exec
+UPDATE invoice_pushes SET version = version + 1, loose_cents = loose_cents + $3::bigint, next_at = $4::timestamptz
+WHERE org_id = $1 AND invoice_id = $2
+`
+
+type OvertakePushParams struct {
+	OrgID     ids.ID
+	InvoiceID ids.ID
+	Found     int64
+	Now       time.Time
+}
+
+// Whoever looked before keeps nothing: an operator sent a credit note by hand. found is what of it had failed there.
+func (q *Queries) OvertakePush(ctx context.Context, arg OvertakePushParams) error {
+	_, err := q.db.Exec(ctx, overtakePush,
+		arg.OrgID,
+		arg.InvoiceID,
+		arg.Found,
+		arg.Now,
+	)
+	return err
+}
+
 const pushByPayment = `-- name: PushByPayment :one
-SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents FROM invoice_pushes WHERE payment_id = $1
+SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents, loose_cents FROM invoice_pushes WHERE payment_id = $1
 `
 
 func (q *Queries) PushByPayment(ctx context.Context, paymentID *string) (InvoicePush, error) {
@@ -449,12 +517,13 @@ func (q *Queries) PushByPayment(ctx context.Context, paymentID *string) (Invoice
 		&i.LowerAttempt,
 		&i.Moved,
 		&i.RefundedCents,
+		&i.LooseCents,
 	)
 	return i, err
 }
 
 const pushByRef = `-- name: PushByRef :one
-SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents FROM invoice_pushes WHERE ref = $1
+SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents, loose_cents FROM invoice_pushes WHERE ref = $1
 `
 
 func (q *Queries) PushByRef(ctx context.Context, ref *string) (InvoicePush, error) {
@@ -487,12 +556,13 @@ func (q *Queries) PushByRef(ctx context.Context, ref *string) (InvoicePush, erro
 		&i.LowerAttempt,
 		&i.Moved,
 		&i.RefundedCents,
+		&i.LooseCents,
 	)
 	return i, err
 }
 
 const pushOfInvoice = `-- name: PushOfInvoice :one
-SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents FROM invoice_pushes WHERE invoice_id = $1
+SELECT org_id, invoice_id, state, ref, attempt, url, pdf_url, problem, next_at, version, updated_at, charge, payment_id, method_id, asks, failed_at, failures, received_cents, clawed_cents, clawbacks, taken_cents, seen_version, fee_cents, lower_attempt, moved, refunded_cents, loose_cents FROM invoice_pushes WHERE invoice_id = $1
 `
 
 func (q *Queries) PushOfInvoice(ctx context.Context, invoiceID ids.ID) (InvoicePush, error) {
@@ -525,12 +595,13 @@ func (q *Queries) PushOfInvoice(ctx context.Context, invoiceID ids.ID) (InvoiceP
 		&i.LowerAttempt,
 		&i.Moved,
 		&i.RefundedCents,
+		&i.LooseCents,
 	)
 	return i, err
 }
 
 const pushesSince = `-- name: PushesSince :many
-SELECT p.org_id, p.invoice_id, p.state, p.ref, p.attempt, p.url, p.pdf_url, p.problem, p.next_at, p.version, p.updated_at, p.charge, p.payment_id, p.method_id, p.asks, p.failed_at, p.failures, p.received_cents, p.clawed_cents, p.clawbacks, p.taken_cents, p.seen_version, p.fee_cents, p.lower_attempt, p.moved, p.refunded_cents FROM invoice_pushes p JOIN invoices i ON i.org_id = p.org_id AND i.id = p.invoice_id
+SELECT p.org_id, p.invoice_id, p.state, p.ref, p.attempt, p.url, p.pdf_url, p.problem, p.next_at, p.version, p.updated_at, p.charge, p.payment_id, p.method_id, p.asks, p.failed_at, p.failures, p.received_cents, p.clawed_cents, p.clawbacks, p.taken_cents, p.seen_version, p.fee_cents, p.lower_attempt, p.moved, p.refunded_cents, p.loose_cents FROM invoice_pushes p JOIN invoices i ON i.org_id = p.org_id AND i.id = p.invoice_id
 WHERE p.ref IS NOT NULL AND i.finalized_at >= $1::timestamptz ORDER BY p.invoice_id
 `
 
@@ -570,6 +641,7 @@ func (q *Queries) PushesSince(ctx context.Context, since time.Time) ([]InvoicePu
 			&i.LowerAttempt,
 			&i.Moved,
 			&i.RefundedCents,
+			&i.LooseCents,
 		); err != nil {
 			return nil, err
 		}
@@ -582,7 +654,7 @@ func (q *Queries) PushesSince(ctx context.Context, since time.Time) ([]InvoicePu
 }
 
 const refuseCreditNote = `-- name: RefuseCreditNote :exec
-UPDATE credit_notes SET till_problem = $3, till_again_at = $4, till_attempt = till_attempt + 1 WHERE org_id = $1 AND id = $2 AND till_ref IS NULL
+UPDATE credit_notes SET till_problem = $3, till_again_at = $4, till_attempt = till_attempt + 1 WHERE org_id = $1 AND id = $2 AND till_ref IS NULL AND sent_at IS NULL
 `
 
 type RefuseCreditNoteParams struct {
@@ -603,7 +675,7 @@ func (q *Queries) RefuseCreditNote(ctx context.Context, arg RefuseCreditNotePara
 }
 
 const retryCreditNotes = `-- name: RetryCreditNotes :exec
-UPDATE credit_notes SET till_again_at = NULL WHERE org_id = $1 AND invoice_id = $2 AND till_ref IS NULL AND till_again_at IS NOT NULL
+UPDATE credit_notes SET till_again_at = NULL WHERE org_id = $1 AND invoice_id = $2 AND till_ref IS NULL AND sent_at IS NULL AND till_again_at IS NOT NULL
 `
 
 type RetryCreditNotesParams struct {
@@ -613,6 +685,31 @@ type RetryCreditNotesParams struct {
 
 func (q *Queries) RetryCreditNotes(ctx context.Context, arg RetryCreditNotesParams) error {
 	_, err := q.db.Exec(ctx, retryCreditNotes, arg.OrgID, arg.InvoiceID)
+	return err
+}
+
+const sendCreditNote = `-- name: SendCreditNote :exec
+UPDATE credit_notes SET sent_at = $3, sent_by = $4, sent_reason = $5, sent_txn_id = $6 WHERE org_id = $1 AND id = $2
+`
+
+type SendCreditNoteParams struct {
+	OrgID      ids.ID
+	ID         ids.ID
+	SentAt     *time.Time
+	SentBy     *string
+	SentReason *string
+	SentTxnID  *ids.ID
+}
+
+func (q *Queries) SendCreditNote(ctx context.Context, arg SendCreditNoteParams) error {
+	_, err := q.db.Exec(ctx, sendCreditNote,
+		arg.OrgID,
+		arg.ID,
+		arg.SentAt,
+		arg.SentBy,
+		arg.SentReason,
+		arg.SentTxnID,
+	)
 	return err
 }
 

@@ -600,7 +600,7 @@ WITH t AS (
   SELECT x.org_id, sum(x.cents)::bigint * 10000000 AS nano FROM (
     SELECT org_id, cents - clawed_cents - fee_cents AS cents FROM topups WHERE state = 'succeeded'
     UNION ALL SELECT org_id, received_cents - clawed_cents - fee_cents FROM invoice_pushes
-    UNION ALL SELECT org_id, relieved_cents - cents FROM credit_notes WHERE back = 'stripe') x
+    UNION ALL SELECT org_id, relieved_cents - cents FROM credit_notes WHERE back = 'stripe' AND sent_at IS NULL) x
   GROUP BY x.org_id
 ), l AS (
   SELECT org_id, sum(amount_nano)::bigint AS nano FROM ledger_balances WHERE account = 'stripe_clearing' GROUP BY org_id

@@ -173,7 +173,7 @@ UPDATE invoices SET state = 'draft', problem = $3, version = version + 1 WHERE o
 -- send back there. What came again after a dispute is a payment, too.
 SELECT (SELECT coalesce(sum(p.cents - p.excess_cents), 0) FROM invoice_payments p WHERE p.org_id = sqlc.arg(org_id) AND p.invoice_id = sqlc.arg(invoice_id) AND p.method = 'stripe')::bigint AS paid,
   (SELECT coalesce(sum(p.excess_cents), 0) FROM invoice_payments p WHERE p.org_id = sqlc.arg(org_id) AND p.invoice_id = sqlc.arg(invoice_id) AND p.method = 'stripe')::bigint AS excess,
-  (SELECT coalesce(sum(n.cents - n.relieved_cents), 0) FROM credit_notes n WHERE n.org_id = sqlc.arg(org_id) AND n.invoice_id = sqlc.arg(invoice_id) AND n.back = 'stripe')::bigint AS noted;
+  (SELECT coalesce(sum(n.cents - n.relieved_cents), 0) FROM credit_notes n WHERE n.org_id = sqlc.arg(org_id) AND n.invoice_id = sqlc.arg(invoice_id) AND n.back = 'stripe' AND n.sent_at IS NULL)::bigint AS noted;
 
 -- name: MonthsWithProblems :many
 SELECT DISTINCT month FROM invoices WHERE state = 'draft' ORDER BY month LIMIT sqlc.arg(max_rows);

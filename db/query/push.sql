@@ -24,7 +24,7 @@ SELECT * FROM invoice_pushes WHERE org_id = $1 AND invoice_id = $2 FOR NO KEY UP
 -- name: ChangeInvoicePush :exec
 UPDATE invoice_pushes p SET state = $3, ref = $4, attempt = $5, url = $6, pdf_url = $7, problem = $8, next_at = $9, charge = $10, payment_id = $11, method_id = $12,
   asks = $13, failed_at = $14, failures = $15, received_cents = $16, clawed_cents = $17, clawbacks = $18, taken_cents = $19, fee_cents = $20, seen_version = $21, updated_at = $22,
-  lower_attempt = $23, refunded_cents = $24, moved = $21 IS DISTINCT FROM (SELECT i.version FROM invoices i WHERE i.org_id = p.org_id AND i.id = p.invoice_id), version = p.version + 1
+  lower_attempt = $23, refunded_cents = $24, loose_cents = $25, moved = $21 IS DISTINCT FROM (SELECT i.version FROM invoices i WHERE i.org_id = p.org_id AND i.id = p.invoice_id), version = p.version + 1
 WHERE p.org_id = $1 AND p.invoice_id = $2;
 
 -- name: PushByRef :one
@@ -62,17 +62,28 @@ FROM (SELECT m.org_id, m.invoice_id FROM invoice_pushes m
 WHERE p.org_id = w.org_id AND p.invoice_id = w.invoice_id;
 
 -- name: LinkCreditNote :exec
-UPDATE credit_notes SET till_ref = $3, till_problem = '' WHERE org_id = $1 AND id = $2 AND till_ref IS NULL;
+UPDATE credit_notes SET till_ref = $3, till_problem = '' WHERE org_id = $1 AND id = $2 AND till_ref IS NULL AND sent_at IS NULL;
 
 -- name: RefuseCreditNote :exec
-UPDATE credit_notes SET till_problem = $3, till_again_at = $4, till_attempt = till_attempt + 1 WHERE org_id = $1 AND id = $2 AND till_ref IS NULL;
+UPDATE credit_notes SET till_problem = $3, till_again_at = $4, till_attempt = till_attempt + 1 WHERE org_id = $1 AND id = $2 AND till_ref IS NULL AND sent_at IS NULL;
 
 -- name: HoldCreditNote :exec
 -- Nobody was asked: its key stays.
-UPDATE credit_notes SET till_problem = $3, till_again_at = $4 WHERE org_id = $1 AND id = $2 AND till_ref IS NULL;
+UPDATE credit_notes SET till_problem = $3, till_again_at = $4 WHERE org_id = $1 AND id = $2 AND till_ref IS NULL AND sent_at IS NULL;
+
+-- name: LockCreditNote :one
+SELECT * FROM credit_notes WHERE org_id = $1 AND invoice_id = $2 AND id = $3 FOR NO KEY UPDATE;
+
+-- name: SendCreditNote :exec
+UPDATE credit_notes SET sent_at = $3, sent_by = $4, sent_reason = $5, sent_txn_id = $6 WHERE org_id = $1 AND id = $2;
+
+-- name: OvertakePush :exec
+-- Whoever looked before keeps nothing: an operator sent a credit note by hand. found is what of it had failed there.
+UPDATE invoice_pushes SET version = version + 1, loose_cents = loose_cents + sqlc.arg(found)::bigint, next_at = sqlc.arg(now)::timestamptz
+WHERE org_id = $1 AND invoice_id = $2;
 
 -- name: RetryCreditNotes :exec
-UPDATE credit_notes SET till_again_at = NULL WHERE org_id = $1 AND invoice_id = $2 AND till_ref IS NULL AND till_again_at IS NOT NULL;
+UPDATE credit_notes SET till_again_at = NULL WHERE org_id = $1 AND invoice_id = $2 AND till_ref IS NULL AND sent_at IS NULL AND till_again_at IS NOT NULL;
 
 -- name: SetChargeInvoices :one
 -- No row: there is no card to charge, or nothing to stop. updated_at stays: it is when the card was given.

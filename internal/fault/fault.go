@@ -85,6 +85,9 @@ func Wrap(cause error, kind Kind, format string, args ...any) error {
 	return f
 }
 
+// CodeSentenceChanged marks the refusal of a consent to another sentence than the one that holds now.
+const CodeSentenceChanged = "sentence_changed"
+
 // WithCode sets the machine-readable reason.
 func (f *Fault) WithCode(code string) *Fault { f.Code = code; return f }
 

@@ -103,7 +103,7 @@ func (p *pages) approvals(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page := ui.Page{Title: "Approvals", Path: approvalsTop, Lead: "Large grants, credit limits, adjustments, reversals, credit notes and write-offs wait here for a second operator. Nothing happens before."}
+	page := ui.Page{Title: "Approvals", Path: approvalsTop, Lead: "Large grants, credit limits, adjustments, reversals, credit notes, what is sent of them by hand and write-offs wait here for a second operator. Nothing happens before."}
 	switch c.QueryParam("done") {
 	case "asked":
 		page.Toast = "Asked. It happens when a second operator approves it."

@@ -31,6 +31,7 @@ type Bills interface {
 	ReversePayment(ctx context.Context, who session.Viewer, org, id, payment ids.ID, reason string) error
 	RecordPayment(ctx context.Context, who session.Viewer, org, id ids.ID, in invoice.PaymentInput) error
 	CreditNote(ctx context.Context, who session.Viewer, org, id ids.ID, in invoice.NoteInput) (waits bool, err error)
+	SendNoteByHand(ctx context.Context, who session.Viewer, org, id, note ids.ID, reason, key string) (waits bool, err error)
 	WriteOff(ctx context.Context, who session.Viewer, org, id ids.ID, reason, key string) (waits bool, err error)
 	FinalizeInvoice(ctx context.Context, who session.Viewer, org, id ids.ID) error
 	// RetryInvoice looks at it anew at the payment provider; StartInvoiceOver leaves what is there and begins again.
@@ -56,6 +57,8 @@ func (p *pages) registerBills(g *echo.Group, in func(echo.HandlerFunc) echo.Hand
 	g.GET(one+"/payments/:payment/reversal", in(p.reversalForm))
 	g.POST(one+"/payments/:payment/reversal", in(p.reversePayment))
 	g.GET(one+"/credit-notes/:note", in(p.notePDF))
+	g.GET(one+"/credit-notes/:note/sent-by-hand", in(p.sendForm))
+	g.POST(one+"/credit-notes/:note/sent-by-hand", in(p.sendNote))
 	g.GET(one+"/credit-note", in(p.noteForm))
 	g.POST(one+"/credit-note", in(p.creditNote))
 	g.GET(one+"/write-off", in(p.writeOffForm))
@@ -180,7 +183,7 @@ func (p *pages) showInvoice(c echo.Context, status int, f *ui.Form) error {
 		return ui.CSV(c, "invoice-"+b.Month.Format("2006-01"), bill.Lines(&b.Invoice))
 	}
 	page := ui.Page{Title: bill.Name(&b.Invoice), Path: invoicesTop, Up: &ui.Link{Href: invoicesTop, Text: "Invoices"}, Lead: b.OrgName + " · usage in " + bill.Month(b.Month)}
-	page.Toast = map[string]string{"paid": "Recorded. The credit limit is free again by as much.", "reversed": "Taken back. What it paid is due again.", "noted": "Made. The customer sees the credit note.", "given-up": "Given up. Money that comes all the same is taken.",
+	page.Toast = map[string]string{"paid": "Recorded. The credit limit is free again by as much.", "reversed": "Taken back. What it paid is due again.", "noted": "Made. The customer sees the credit note.", "sent": "Noted. The payment provider is not asked for it any more.", "given-up": "Given up. Money that comes all the same is taken.",
 		"final": "Final. It has a number and stays as it is.", "retried": "Looked at anew.", "again": "Begun again at the payment provider."}[c.QueryParam("done")]
 	return ui.Render(c, status, invoicePage(page, &b, f, report.AddressOf(c).With("format", "csv")))
 }

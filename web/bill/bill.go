@@ -37,6 +37,9 @@ func (b *Bill) NotePath(note ids.ID) string {
 	return b.Path + "/credit-notes/" + ids.Format(ids.Note, note)
 }
 
+// SendPath is where an operator says that he sends a credit note by hand.
+func (b *Bill) SendPath(note ids.ID) string { return b.NotePath(note) + "/sent-by-hand" }
+
 // PaymentPath is where a payment that never came is taken back.
 func (b *Bill) PaymentPath(payment ids.ID) string {
 	return b.Path + "/payments/" + ids.Format(PaymentPrefix, payment) + "/reversal"
@@ -225,8 +228,22 @@ func Payments(b *Bill) ui.Grid {
 func Notes(b *Bill) ui.Grid {
 	g := ui.Grid{Caption: "Credit notes", Cards: true, Columns: []ui.Column{{Name: "Number"}, {Name: "When"}, {Name: "Why", Wrap: true}, {Name: "What was paid of it", Wrap: true}, {Name: "Amount", Num: true}, {Name: "Document", Hide: true}}}
 	ways := map[invoice.Back]string{invoice.BackAsCredit: "became credit", invoice.BackByHand: "is sent back", invoice.BackByStripe: "goes back to the card", "": "nothing"}
+	if b.Acts {
+		g.Columns = append(g.Columns, ui.Column{Name: "What to do", Hide: true})
+	}
 	for _, n := range b.Notes {
-		g.Rows = append(g.Rows, ui.Row{ui.T(n.Number), ui.At(n.At), ui.T(n.Reason), ui.T(ways[n.Back]), Cell(-n.Cents), ui.L(b.NotePath(n.ID), "PDF")})
+		way, act := ui.T(ways[n.Back]), ui.T("")
+		switch {
+		case !n.SentAt.IsZero():
+			way = ui.T("sent by hand on " + n.SentAt.UTC().Format("2 Jan 2006")).WithSub(n.SentWhy)
+		case n.Back == invoice.BackByStripe && b.Collection.Problem != "":
+			act = ui.L(b.SendPath(n.ID), "Send by hand")
+		}
+		row := ui.Row{ui.T(n.Number), ui.At(n.At), ui.T(n.Reason), way, Cell(-n.Cents), ui.L(b.NotePath(n.ID), "PDF")}
+		if b.Acts {
+			row = append(row, act)
+		}
+		g.Rows = append(g.Rows, row)
 	}
 	return g
 }

@@ -43,7 +43,7 @@ func (p *pages) showCharge(c echo.Context, status int, changed bool) error {
 
 // sentenceChanged reports that what was agreed to is not what holds now.
 func sentenceChanged(err error) bool {
-	return err != nil && fault.Of(err).Code == "sentence_changed"
+	return err != nil && fault.Of(err).Code == fault.CodeSentenceChanged
 }
 
 // chargeInvoices agrees to the sentence that the page showed. When another card was given since, it is another sentence.

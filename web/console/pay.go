@@ -32,7 +32,7 @@ type Payments interface {
 	// Consent is the sentence that SetRecharge agrees to, or says what is wrong with r.
 	Consent(ctx context.Context, who session.Viewer, r Recharge) (string, error)
 	// SetRecharge turns auto-recharge on. agreed is the sentence that was shown; when another one holds now, it is a Conflict with
-	// the code sentence_changed, and nothing is agreed to.
+	// the code fault.CodeSentenceChanged, and nothing is agreed to.
 	SetRecharge(ctx context.Context, who session.Viewer, r Recharge, agreed string) error
 	StopRecharge(ctx context.Context, who session.Viewer) error
 	// ChargeConsent is the sentence that ChargeInvoices agrees to.

@@ -51,6 +51,8 @@ func requestText(r credit.Request) string {
 		return "Credit limit of " + ui.FormatMoney(r.Details.Limit)
 	case credit.NoteRequest:
 		return "Credit note for " + ids.Format(ids.Invoice, r.Details.Invoice)
+	case credit.SendNoteRequest:
+		return "Sending by hand of " + ids.Format(ids.Note, r.Details.Note)
 	case credit.WriteOffRequest:
 		return "Giving up of " + ids.Format(ids.Invoice, r.Details.Invoice)
 	}

@@ -135,6 +135,12 @@ func (b business) CreditNote(ctx context.Context, who session.Viewer, org, id id
 	return out.Request.State == credit.Waiting, rename(err, billFields)
 }
 
+// SendNoteByHand ends a credit note that the payment provider does not send back, once per form.
+func (b business) SendNoteByHand(ctx context.Context, who session.Viewer, org, id, note ids.ID, reason, key string) (bool, error) {
+	out, err := b.Deps.Invoices.SendNoteByHand(ctx, staff(who), org, id, note, reason, key)
+	return out.Request.State == credit.Waiting, rename(err, billFields)
+}
+
 // WriteOff gives up what is due, once per form.
 func (b business) WriteOff(ctx context.Context, who session.Viewer, org, id ids.ID, reason, key string) (bool, error) {
 	out, err := b.Deps.Invoices.WriteOff(ctx, staff(who), org, id, reason, key)

@@ -34,6 +34,10 @@ func (w *world) billWorld() {
 	late.Collection = invoice.Collection{State: invoice.PushAsked, Sentence: "Your card was declined. Pay on the invoice's page, or give another card.", URL: "https://pay.example/i/81", Ref: "in_1PZ8f2"}
 	late.Steps = []invoice.DunningStep{{Day: 0, What: "reminded", At: late.DueAt}, {Day: 7, What: "reminded", At: late.DueAt.AddDate(0, 0, 7)}, {Day: 14, What: "credit limit reduced to what is used", At: Now}}
 	w.bills[3].Collection = invoice.Collection{State: invoice.PushStopped, Problem: "The payment provider's total is $0.01 higher than ours.", Sentence: "Card payment of this invoice is on hold. Pay by bank transfer, with the invoice's number, or ask support.", Ref: "in_1PZ9aa"}
+	disputed := &w.bills[1]
+	disputed.Notes = []invoice.Note{{ID: id(kindNote, 2), Number: "CN-2026-0006", Cents: 40_00, Back: invoice.BackByStripe, Reason: "Slow answers", By: "ops@millrace.example", At: disputed.SettledAt, Refused: "This payment is disputed."}}
+	disputed.Credited = 40_00
+	disputed.Collection = invoice.Collection{State: invoice.PushAsked, Problem: "the payment provider does not send back $40.00 of credit note CN-2026-0006: This payment is disputed.", Ref: "in_1PZ7cc"}
 	w.bills[5].Problem = "The lines add up to $0.12 less than the ledger charged."
 }
 
@@ -281,6 +285,23 @@ func (b business) CreditNote(_ context.Context, _ session.Viewer, org, id ids.ID
 	x.Credited, x.Relieved = x.Credited+in.Cents, x.Relieved+relieved
 	x.Notes = append(x.Notes, invoice.Note{ID: ids.New(), Number: "CN-2026-0008", Cents: in.Cents, Relieved: relieved, Back: in.Back, Reason: in.Reason, At: Now})
 	return false, nil
+}
+
+// SendNoteByHand sends it once.
+func (b business) SendNoteByHand(_ context.Context, _ session.Viewer, org, id, note ids.ID, reason, _ string) (bool, error) {
+	b.f.mu.Lock()
+	defer b.f.mu.Unlock()
+	x, err := b.f.findBill(org, id)
+	if err != nil {
+		return false, err
+	}
+	for n := range x.Notes {
+		if i := &x.Notes[n]; i.ID == note && i.SentAt.IsZero() {
+			i.SentAt, i.SentWhy = Now, reason
+			return false, nil
+		}
+	}
+	return false, fault.New(fault.NotFound, "There is no such credit note.")
 }
 
 // WriteOff gives up what is due.

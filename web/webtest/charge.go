@@ -30,7 +30,7 @@ func (f *Fixture) ChargeInvoices(_ context.Context, who session.Viewer, agreed s
 	return nil
 }
 
-var errSentence = fault.New(fault.Conflict, "What you would agree to has changed since you saw it.").WithCode("sentence_changed")
+var errSentence = fault.New(fault.Conflict, "What you would agree to has changed since you saw it.").WithCode(fault.CodeSentenceChanged)
 
 // StopCharging stops nothing.
 func (f *Fixture) StopCharging(context.Context, session.Viewer) error {
