@@ -186,9 +186,20 @@ func (d *Desk) RemoveCap(ctx context.Context, by tenants.Actor, org, id ids.ID) 
 		return err
 	}
 	return d.change(ctx, org, func(tx pgx.Tx) error {
-		row, err := q.New(tx).RemoveCap(ctx, q.RemoveCapParams{OrgID: org, ID: id})
+		queries := q.New(tx)
+		spans, err := d.runningSpans(ctx, queries, org)
+		if err != nil {
+			return err
+		}
+		row, err := queries.RemoveCap(ctx, q.RemoveCapParams{OrgID: org, ID: id})
 		if err != nil {
 			return tenants.Found(err, "cap")
+		}
+		// Running requests go on: it holds nothing back.
+		_, err = queries.SetBudgetCaps(ctx, q.SetBudgetCapsParams{CapNano: int64(MaxCap), OrgID: org, Scope: row.Scope, ScopeID: row.ScopeID, Period: row.Period,
+			Since: spans[period.Kind(row.Period)].Start})
+		if err != nil {
+			return fmt.Errorf("credit: free a cap's budgets: %w", err)
 		}
 		return d.audit(ctx, tx, by, org, "cap.remove", ids.Format(capPrefix, id), capOf(row), nil)
 	})

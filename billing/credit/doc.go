@@ -21,7 +21,9 @@
 //   - The sum over epochs of allotted - used - returned is the budget's outstanding, after every transaction.
 //   - settled + outstanding + delta <= cap, or outstanding does not grow. (A lowered cap may leave the sum above it.)
 //   - In memory, free = allotted - returned - open holds - everything ever charged, and is never negative.
-//   - A hold takes from all budgets or from none, and is settled once, for at most what it holds.
+//   - A hold takes from all budgets or from none, and is settled once, for at most what it holds. Its next extension joins the
+//     budgets of caps that were set since.
+//   - Where a budget's cap fell below what is taken of it, nothing is taken from memory: what is freed goes back first.
 //   - Past its validity, and from the moment it finds its row gone or closed, a process admits nothing.
 //   - Nobody is told 402 while idle money of the budget lies with another gateway that answers within RecallWait. What was
 //     just proven to be nowhere is believed to be nowhere for refusalHolds, unless a notice says otherwise.

@@ -45,9 +45,11 @@ func (a *Allotments) giveBack(ctx context.Context, w *wallet, pick func(p *pot) 
 	}
 	a.stats.returns.Add(1)
 	for i, g := range given {
-		if p := w.pots[g.budget]; g.amount < list[i].amount || !p.adopt(g.row.allotted, g.row.returned, 0) {
+		p := w.pots[g.budget]
+		if g.amount < list[i].amount || !p.adopt(g.row.allotted, g.row.returned, 0) {
 			return errEpochOver // a fence, or an older copy of the database, was here
 		}
+		p.headroom = g.headroom
 	}
 	return nil
 }
@@ -169,10 +171,20 @@ func (w *wallet) tidy(now time.Time, c *Config) (busy bool) {
 func (p *pot) idle(now time.Time, c *Config) money.Nano {
 	free := p.free()
 	switch spare := p.spare(c.Horizon); {
+	case p.over():
+		return free
 	case now.Sub(p.lastUse) >= c.IdleAfter, !p.span.End.IsZero() && !now.Before(p.span.End):
 		return free
 	case free > tooMuch*(spare+p.held) && now.Sub(p.raised) >= c.IdleAfter:
 		return free - spare
+	}
+	return 0
+}
+
+// spilt picks what must not stay where the cap fell.
+func spilt(p *pot) money.Nano {
+	if p.over() {
+		return p.free()
 	}
 	return 0
 }

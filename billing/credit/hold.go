@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"millrace/internal/fault"
 	"millrace/internal/ids"
@@ -17,8 +18,10 @@ const maxAmount money.Nano = 1_000_000 * money.NanoPerUSD
 // Hold is money set aside for one running request. It is safe for concurrent use.
 type Hold struct {
 	wallet *wallet
-	route  *route
+	began  time.Time
 	// The wallet's mutex guards what follows.
+	route   *route
+	learned int // as the wallet's, when the route was made or looked at
 	amount  money.Nano
 	settled bool
 }
@@ -44,7 +47,7 @@ func (a *Allotments) Hold(ctx context.Context, p Payer, amount money.Nano) (*Hol
 		}
 		w.open++
 		s.mu.Unlock()
-		return &Hold{wallet: w, route: r, amount: amount}, nil
+		return &Hold{wallet: w, began: now, route: r, learned: w.learned, amount: amount}, nil
 	}
 	x := &waiter{payer: p, amount: amount, wake: make(chan struct{}, 1)}
 	err := a.enqueue(w, x, now)
@@ -59,7 +62,8 @@ func (a *Allotments) Hold(ctx context.Context, p Payer, amount money.Nano) (*Hol
 }
 
 // Extend raises the hold by more, or fails as Allotments.Hold does and leaves it as it was. An extension goes before new
-// admissions, and goes on past the epoch's validity: a running stream is covered until its epoch is over.
+// admissions, and goes on past the epoch's validity: a running stream is covered until its epoch is over. A cap
+// that was set since the hold was taken takes part from here on, with all that is held.
 func (h *Hold) Extend(ctx context.Context, more money.Nano) error {
 	w := h.wallet
 	a := w.epoch.owner
@@ -75,7 +79,7 @@ func (h *Hold) Extend(ctx context.Context, more money.Nano) error {
 		w.mu.Unlock()
 		return errEnded()
 	}
-	if h.route.fits(more) && !h.route.stretching() {
+	if h.learned == w.learned && h.route.fits(more) && !h.route.stretching() {
 		for _, p := range h.route.pots {
 			p.take(more, now)
 		}
@@ -109,12 +113,15 @@ func (h *Hold) Settle(charge money.Nano) {
 		charge = min(max(charge, 0), held)
 		for _, p := range h.route.pots {
 			p.settle(held, charge, now)
+			if spilt(p) > 0 {
+				w.spilling, p.refusedUntil = true, time.Time{}
+			}
 		}
 		w.open--
 		if len(w.waiting) > 0 {
 			w.serve(a, now)
-			a.kick(w)
 		}
+		a.kick(w)
 	}
 	w.mu.Unlock()
 }
@@ -132,11 +139,17 @@ func (h *Hold) Amount() money.Nano {
 // Epoch is the epoch that the money is of; events carry it.
 func (h *Hold) Epoch() ids.ID { return h.wallet.epoch.id }
 
-// Budgets are the budgets that the hold was taken from, sorted. The slice is shared: do not change it.
-func (h *Hold) Budgets() []ids.ID { return h.route.budgets }
+// Budgets are the budgets that the hold was taken from, sorted. An extension may add some. The slice is shared: do not change it.
+func (h *Hold) Budgets() []ids.ID { return h.paidBy().budgets }
 
 // OrgBudget is the budget of the organization's balance.
-func (h *Hold) OrgBudget() ids.ID { return h.route.balance }
+func (h *Hold) OrgBudget() ids.ID { return h.paidBy().balance }
+
+func (h *Hold) paidBy() *route {
+	h.wallet.mu.Lock()
+	defer h.wallet.mu.Unlock()
+	return h.route
+}
 
 func errEnded() error {
 	return fault.New(fault.Internal, "The request has ended.").WithCause(errors.New("credit: an extension of a settled hold"))

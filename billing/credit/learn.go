@@ -18,6 +18,7 @@ type question struct {
 	stale  bool
 	caps   map[scopeKey][]period.Kind // as known, when they are not stale
 	payers []Payer
+	joins  []need   // budgets of caps that are new to running holds
 	pots   []ids.ID // whose caps are read again when stale
 	now    time.Time
 }
@@ -26,9 +27,11 @@ type question struct {
 type lesson struct {
 	caps    map[scopeKey][]period.Kind
 	budgets []found
-	pots    map[ids.ID]money.Nano // caps of the pots that were asked for
-	partial bool                  // a budget could not be made: its cap is gone
+	pots    map[ids.ID]look // at the pots that were asked for
+	partial bool            // a budget could not be made: its cap is gone
 }
+
+type look struct{ cap, headroom money.Nano }
 
 type found struct {
 	id            ids.ID
@@ -44,7 +47,12 @@ func (w *wallet) question(now time.Time) *question {
 	ask := &question{stale: w.stale, caps: w.caps, now: now}
 	seen := make(map[ids.ID]bool)
 	for _, x := range w.waiting {
-		if x.hold != nil || seen[x.payer.Key] {
+		if x.hold != nil {
+			joins, _ := x.hold.unjoined(now)
+			ask.joins = append(ask.joins, joins...)
+			continue
+		}
+		if seen[x.payer.Key] {
 			continue
 		}
 		if r, _ := w.route(&x.payer, now); r == nil {
@@ -52,7 +60,8 @@ func (w *wallet) question(now time.Time) *question {
 			ask.payers = append(ask.payers, x.payer)
 		}
 	}
-	if !ask.stale && len(ask.payers) == 0 {
+	ask.joins = slices.DeleteFunc(ask.joins, func(n need) bool { return w.byKey[n.key] != nil })
+	if !ask.stale && len(ask.payers) == 0 && len(ask.joins) == 0 {
 		return nil
 	}
 	if w.stale {
@@ -91,17 +100,17 @@ func (w *wallet) take(ask *question, answer *lesson) (fallen map[*pot]bool) {
 	fallen = make(map[*pot]bool)
 	if ask.stale {
 		w.caps = answer.caps
+		w.learned++
 		clear(w.routes)
 		for _, p := range w.pots {
 			if p.key.kind == kindCap && !slices.Contains(w.caps[scopeKey{p.key.scope, p.key.scopeID}], p.key.period) {
 				fallen[p] = true
 			}
 		}
-		for id, capNano := range answer.pots {
+		for id, now := range answer.pots {
 			p := w.pots[id]
-			fallen[p] = fallen[p] || capNano < p.cap
-			p.headroom += capNano - p.cap
-			p.cap, p.refusedUntil = capNano, time.Time{}
+			fallen[p] = fallen[p] || now.cap < p.cap
+			p.cap, p.headroom, p.refusedUntil = now.cap, now.headroom, time.Time{}
 		}
 		for _, x := range w.waiting { // there may be room now
 			x.parked = false
@@ -117,7 +126,7 @@ func (w *wallet) take(ask *question, answer *lesson) (fallen map[*pot]bool) {
 // ask reads the caps if they are stale, and finds or makes the payers' budgets of the running periods.
 func (s store) ask(ctx context.Context, org ids.ID, ask *question) (answer *lesson, err error) {
 	err = s.inTx(ctx, "find budgets", func(queries *q.Queries) error {
-		answer = &lesson{caps: ask.caps, pots: make(map[ids.ID]money.Nano)}
+		answer = &lesson{caps: ask.caps, pots: make(map[ids.ID]look)}
 		if ask.stale {
 			if answer.caps, err = readCaps(ctx, queries, org); err != nil {
 				return err
@@ -127,7 +136,7 @@ func (s store) ask(ctx context.Context, org ids.ID, ask *question) (answer *less
 				return err
 			}
 			for _, r := range rows {
-				answer.pots[r.ID] = money.Nano(r.CapNano)
+				answer.pots[r.ID] = look{money.Nano(r.CapNano), money.Nano(r.HeadroomNano)}
 			}
 		}
 		wanted := make(map[budgetKey]need)
@@ -139,6 +148,9 @@ func (s store) ask(ctx context.Context, org ids.ID, ask *question) (answer *less
 			for _, n := range list {
 				wanted[n.key] = n
 			}
+		}
+		for _, n := range ask.joins {
+			wanted[n.key] = n
 		}
 		answer.budgets, err = findOrMake(ctx, queries, org, wanted)
 		answer.partial = len(answer.budgets) < len(wanted)

@@ -45,7 +45,7 @@ type pot struct {
 	known              bool       // charged is complete: this memory has seen the row from its beginning
 	unsure             bool       // a commit was not answered: the row may differ and must be read under its lock
 
-	headroom, others money.Nano // at the last look: what the budget had left, and what other epochs had of it
+	headroom, others money.Nano // at the last look: what the budget had left (< 0: its cap fell), and what other epochs had of it
 	refusedAbove     money.Nano // a refusal just proved that no more than this can be had anywhere
 	refusedUntil     time.Time  // until when that is believed
 	stretching       bool       // an extension waits for this pot: new admissions stand back
@@ -62,6 +62,18 @@ type pot struct {
 // free is what a hold may take.
 func (p *pot) free() money.Nano {
 	return p.allotted - p.returned - p.returning - p.held - p.charged
+}
+
+// over reports that the budget's cap fell below what was taken of it: what becomes free goes back first, and the budget is asked
+// for every nano.
+func (p *pot) over() bool { return p.headroom < 0 }
+
+// spendable is what a hold may take without asking.
+func (p *pot) spendable() money.Nano {
+	if p.over() {
+		return 0
+	}
+	return p.free()
 }
 
 func (p *pot) take(n money.Nano, now time.Time) {

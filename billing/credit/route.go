@@ -24,10 +24,11 @@ type scopeKey struct {
 }
 
 // route is the pots that a key's requests are paid from. It is made anew when a period ends or a cap comes or goes; a
-// hold keeps the one it was taken by.
+// hold keeps the one it was taken by, and adds what is capped anew (join.go).
 type route struct {
-	project ids.ID
-	zone    string
+	project, key ids.ID
+	zone         string
+
 	pots    []*pot // by budget id
 	budgets []ids.ID
 	balance ids.ID
@@ -41,7 +42,7 @@ func (r *route) serves(p *Payer, now time.Time) bool {
 // fits reports whether every pot has the amount free.
 func (r *route) fits(amount money.Nano) bool {
 	for _, p := range r.pots {
-		if p.free() < amount {
+		if p.spendable() < amount {
 			return false
 		}
 	}
@@ -96,7 +97,7 @@ func (w *wallet) route(p *Payer, now time.Time) (*route, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &route{project: p.Project, zone: p.TimeZone}
+	r := &route{project: p.Project, key: p.Key, zone: p.TimeZone}
 	for _, n := range list {
 		pot := w.byKey[n.key]
 		if pot == nil {
@@ -110,15 +111,20 @@ func (w *wallet) route(p *Payer, now time.Time) (*route, error) {
 			r.until = end
 		}
 	}
-	slices.SortFunc(r.pots, func(a, b *pot) int { return bytes.Compare(a.budget[:], b.budget[:]) })
-	for _, pot := range r.pots {
-		r.budgets = append(r.budgets, pot.budget)
-	}
+	r.sort()
 	if len(w.routes) >= maxRoutes {
 		clear(w.routes) // short-lived keys come and go; making a route anew is cheap
 	}
 	w.routes[p.Key] = r
 	return r, nil
+}
+
+// sort lists the pots by their budgets, as locks are taken.
+func (r *route) sort() {
+	slices.SortFunc(r.pots, func(a, b *pot) int { return bytes.Compare(a.budget[:], b.budget[:]) })
+	for _, pot := range r.pots {
+		r.budgets = append(r.budgets, pot.budget)
+	}
 }
 
 // addPot remembers a budget that the database has.

@@ -157,7 +157,9 @@ func note(raises []raise, rows []q.RaiseAllotmentsRow, locked []q.LockBudgetsRow
 type giving struct {
 	budget ids.ID
 	amount money.Nano // in: at most; out: returned in fact
-	row    row        // as the transaction left it
+
+	row      row        // as the transaction left it
+	headroom money.Nano // of the budget, with what was returned
 }
 
 // giveBack returns money of allotments to their budgets. The givings must be sorted by budget.
@@ -188,8 +190,15 @@ func (s store) giveBack(ctx context.Context, epoch, org ids.ID, asked []giving) 
 		if _, err := queries.ReturnAllotments(ctx, q.ReturnAllotmentsParams{OrgID: org, EpochID: epoch, Budgets: budgets, Deltas: deltas}); err != nil {
 			return err
 		}
-		if _, err := queries.LockBudgets(ctx, q.LockBudgetsParams{OrgID: org, Ids: budgets}); err != nil {
+		locked, err := queries.LockBudgets(ctx, q.LockBudgetsParams{OrgID: org, Ids: budgets})
+		if err != nil {
 			return err
+		}
+		if len(locked) != len(given) {
+			return errEpochOver // a budget is gone: an older copy of the database
+		}
+		for i, b := range locked {
+			given[i].headroom = money.Nano(b.CapNano-b.SettledNano-b.OutstandingNano) + given[i].amount
 		}
 		if _, err := queries.LowerOutstanding(ctx, q.LowerOutstandingParams{OrgID: org, Ids: budgets, Deltas: deltas}); err != nil {
 			return err

@@ -2,6 +2,7 @@ package credit
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"millrace/internal/money"
@@ -23,14 +24,28 @@ type waiter struct {
 // grant gives a waiter its money. The caller takes it from the list.
 func (w *wallet) grant(x *waiter, r *route, now time.Time) {
 	for _, p := range r.pots {
-		p.take(x.amount, now)
+		p.take(x.needs(p), now)
 	}
 	if x.hold == nil {
-		x.hold = &Hold{wallet: w, route: r}
+		x.hold = &Hold{wallet: w, began: now}
 		w.open++
 	}
+	x.hold.route, x.hold.learned = r, w.learned
 	x.hold.amount += x.amount
 	x.finish(nil)
+}
+
+// needs is what the waiter takes of a pot: one that its hold has not joined yet pays for all of it.
+func (x *waiter) needs(p *pot) money.Nano {
+	if x.hold == nil || slices.Contains(x.hold.route.pots, p) {
+		return x.amount
+	}
+	return x.hold.amount + x.amount
+}
+
+// fits reports whether every pot has that.
+func (x *waiter) fits(r *route) bool {
+	return !slices.ContainsFunc(r.pots, func(p *pot) bool { return p.spendable() < x.needs(p) })
 }
 
 func (x *waiter) finish(err error) {

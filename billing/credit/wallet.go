@@ -8,7 +8,6 @@ import (
 	"millrace/billing/period"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
-	"millrace/internal/money"
 )
 
 // wallet is an organization's pots at this process, and the requests that wait for one of them to fill.
@@ -17,17 +16,19 @@ type wallet struct {
 	epoch *epoch
 	mu    *sync.Mutex // its shard's; it guards everything below but turn
 
-	caps    map[scopeKey][]period.Kind // which scopes are capped, and by what; nil until read
-	stale   bool                       // caps must be read (again)
-	pots    map[ids.ID]*pot
-	byKey   map[budgetKey]*pot
-	routes  map[ids.ID]*route // by key
-	waiting []*waiter         // oldest first
-	raising bool              // a goroutine runs for the waiting
-	short   []*pot            // that extensions wait for: pot.stretching
-	recalls map[ids.ID]bool   // budgets that other gateways ask back; not nil while a goroutine sees to it
-	lastUse time.Time
-	open    int // holds
+	caps     map[scopeKey][]period.Kind // which scopes are capped, and by what; nil until read
+	stale    bool                       // caps must be read (again)
+	learned  int                        // how often they were read: running holds look for new ones
+	pots     map[ids.ID]*pot
+	byKey    map[budgetKey]*pot
+	routes   map[ids.ID]*route // by key
+	waiting  []*waiter         // oldest first
+	raising  bool              // a goroutine runs for the waiting
+	short    []*pot            // that extensions wait for: pot.stretching
+	spilling bool              // money became free where a cap fell: it goes back
+	recalls  map[ids.ID]bool   // budgets that other gateways ask back; not nil while a goroutine sees to it
+	lastUse  time.Time
+	open     int // holds
 
 	turn chan struct{} // one database transaction at a time: whoever is in the channel has it
 }
@@ -76,16 +77,16 @@ func (w *wallet) try(a *Allotments, x *waiter, now time.Time) {
 	case err != nil:
 		x.finish(err)
 	case r == nil: // the database must be asked first
-	case r.fits(x.amount) && (extends || !r.stretching()):
+	case x.fits(r) && (extends || !r.stretching()):
 		w.grant(x, r, now)
 	default:
-		if p := r.refused(x.amount, now); p != nil {
+		if p := x.refused(r, now); p != nil {
 			a.stats.refusals.Add(1)
 			x.finish(refusal(p, r.zone))
 			return
 		}
 		for _, p := range r.pots {
-			if extends && !p.stretching && p.free() < x.amount {
+			if extends && !p.stretching && p.spendable() < x.needs(p) {
 				p.stretching = true
 				w.short = append(w.short, p)
 			}
@@ -93,19 +94,19 @@ func (w *wallet) try(a *Allotments, x *waiter, now time.Time) {
 	}
 }
 
-// routeOf is the route that a waiter is paid by: an extension stays with its hold's.
+// routeOf is the route that a waiter is paid by: an extension stays with its hold's, and joins what is capped since.
 func (w *wallet) routeOf(x *waiter, now time.Time) (*route, error) {
 	if x.hold != nil {
-		return x.hold.route, nil
+		return x.hold.join(now)
 	}
 	return w.route(&x.payer, now)
 }
 
 // refused gives the pot, the narrowest scope first, for which it was just proven that the amount cannot be had anywhere.
-func (r *route) refused(amount money.Nano, now time.Time) *pot {
+func (x *waiter) refused(r *route, now time.Time) *pot {
 	var worst *pot
 	for _, p := range r.pots {
-		if now.Before(p.refusedUntil) && amount-p.free() > p.refusedAbove && (worst == nil || narrower(p, worst)) {
+		if now.Before(p.refusedUntil) && x.needs(p)-p.spendable() > p.refusedAbove && (worst == nil || narrower(p, worst)) {
 			worst = p
 		}
 	}
@@ -126,6 +127,17 @@ func narrower(a, b *pot) bool {
 		return 3
 	}
 	return rank(a) > rank(b)
+}
+
+// spills reports whether something lies free where a cap fell.
+func (w *wallet) spills() bool {
+	w.spilling = false
+	for _, p := range w.pots {
+		if spilt(p) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // fail finishes every waiter that matches.

@@ -25,7 +25,7 @@ const (
 
 // kick sees to it that somebody works for those who wait in the wallet. The caller holds its mutex.
 func (a *Allotments) kick(w *wallet) {
-	if w.raising || !w.stale && !slices.ContainsFunc(w.waiting, func(x *waiter) bool { return !x.parked }) {
+	if w.raising || !w.stale && !w.spilling && !slices.ContainsFunc(w.waiting, func(x *waiter) bool { return !x.parked }) {
 		return
 	}
 	w.raising = a.spawn(func() {
@@ -52,12 +52,12 @@ func (a *Allotments) step(w *wallet) bool {
 		w.mu.Unlock()
 		return false
 	}
-	question := w.question(now)
+	question, spills := w.question(now), w.spills()
 	var line []*want
-	if question == nil {
+	if question == nil && !spills {
 		line = w.wants(now, a.cfg.Horizon)
 	}
-	if question == nil && line == nil {
+	if question == nil && !spills && line == nil {
 		w.raising = false
 		w.mu.Unlock()
 		return false
@@ -66,9 +66,12 @@ func (a *Allotments) step(w *wallet) bool {
 	ctx, cancel := context.WithTimeout(a.ctx, txTimeout)
 	defer cancel()
 	var err error
-	if question != nil {
+	switch {
+	case question != nil:
 		err = a.learn(ctx, w, question)
-	} else {
+	case spills:
+		err = a.giveBack(ctx, w, spilt)
+	default:
 		err = a.raise(ctx, w, line)
 	}
 	if err == nil {
@@ -140,8 +143,8 @@ func (w *wallet) wants(now time.Time, horizon time.Duration) []*want {
 					k = &want{pot: p}
 					byPot[p] = k
 				}
-				if k.line += x.amount; first {
-					k.exact = max(0, x.amount-p.free())
+				if k.line += x.needs(p); first {
+					k.exact = max(0, x.needs(p)-p.spendable())
 				}
 			}
 			first = false
@@ -150,7 +153,7 @@ func (w *wallet) wants(now time.Time, horizon time.Duration) []*want {
 	var list []*want
 	for p, k := range byPot {
 		k.ahead = max(p.ahead(now, horizon), k.line/2)
-		if k.line = min(max(0, k.line-p.free()), maxRaised); k.line > 0 {
+		if k.line = min(max(0, k.line-p.spendable()), maxRaised); k.line > 0 {
 			list = append(list, k)
 		}
 	}
@@ -226,7 +229,7 @@ func (w *wallet) judge(a *Allotments, looked map[*pot]bool, now time.Time) (reca
 		var lacking []*pot
 		hopeless := x.expired
 		for _, p := range r.pots {
-			if lack := x.amount - p.free() - p.headroom; looked[p] && lack > 0 {
+			if lack := x.needs(p) - p.spendable() - p.headroom; looked[p] && lack > 0 {
 				lacking = append(lacking, p)
 				hopeless = hopeless || lack > p.others
 			}

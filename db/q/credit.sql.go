@@ -52,7 +52,8 @@ func (q *Queries) BeatEpoch(ctx context.Context, arg BeatEpochParams) (time.Time
 }
 
 const budgetCaps = `-- name: BudgetCaps :many
-SELECT id, enforced_cap(cap_nano, raised_nano, raised_until) AS cap_nano FROM budgets WHERE org_id = $1 AND id = ANY($2::uuid[])
+SELECT id, enforced_cap(cap_nano, raised_nano, raised_until) AS cap_nano,
+  (enforced_cap(cap_nano, raised_nano, raised_until) - settled_nano - outstanding_nano)::bigint AS headroom_nano FROM budgets WHERE org_id = $1 AND id = ANY($2::uuid[])
 `
 
 type BudgetCapsParams struct {
@@ -61,8 +62,9 @@ type BudgetCapsParams struct {
 }
 
 type BudgetCapsRow struct {
-	ID      ids.ID
-	CapNano int64
+	ID           ids.ID
+	CapNano      int64
+	HeadroomNano int64
 }
 
 func (q *Queries) BudgetCaps(ctx context.Context, arg BudgetCapsParams) ([]BudgetCapsRow, error) {
@@ -74,7 +76,7 @@ func (q *Queries) BudgetCaps(ctx context.Context, arg BudgetCapsParams) ([]Budge
 	var items []BudgetCapsRow
 	for rows.Next() {
 		var i BudgetCapsRow
-		if err := rows.Scan(&i.ID, &i.CapNano); err != nil {
+		if err := rows.Scan(&i.ID, &i.CapNano, &i.HeadroomNano); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -95,7 +95,8 @@ SELECT id, kind, scope, scope_id, period, period_start, enforced_cap(cap_nano, r
 WHERE org_id = $1 AND scope_id = ANY(sqlc.arg(scope_ids)::uuid[]) AND period_start = ANY(sqlc.arg(starts)::timestamptz[]);
 
 -- name: BudgetCaps :many
-SELECT id, enforced_cap(cap_nano, raised_nano, raised_until) AS cap_nano FROM budgets WHERE org_id = $1 AND id = ANY(sqlc.arg(ids)::uuid[]);
+SELECT id, enforced_cap(cap_nano, raised_nano, raised_until) AS cap_nano,
+  (enforced_cap(cap_nano, raised_nano, raised_until) - settled_nano - outstanding_nano)::bigint AS headroom_nano FROM budgets WHERE org_id = $1 AND id = ANY(sqlc.arg(ids)::uuid[]);
 
 -- name: EnsureCapBudgets :exec
 -- A period's first use copies the cap. FOR SHARE: whoever changes the cap meanwhile sees the new row or is seen by it. What
