@@ -51,10 +51,17 @@ func (q *Queries) CatalogueModels(ctx context.Context) ([]Model, error) {
 
 const catalogueUnits = `-- name: CatalogueUnits :many
 SELECT u.id, u.name, u.model_id, u.engine, u.host_id, u.upstream_model, u.base_url, u.sealed_key, u.created_at,
+       u.part_of, u.parts, u.role, u.replica, COALESCE(u.spec, '{}')::jsonb AS spec, COALESCE(r.spec -> 'transfer', '{}')::jsonb AS transfer,
        COALESCE(h.data_url, '') AS data_url, COALESCE(h.joined_at, 'epoch')::timestamptz AS joined_at
 FROM units u
+LEFT JOIN units p ON p.id = u.part_of
 LEFT JOIN hosts h ON h.id = u.host_id
-WHERE u.removed_at IS NULL AND u.wanted = 'serving' AND (u.host_id IS NULL OR h.removed_at IS NULL AND h.data_url <> '')
+LEFT JOIN releases rel ON rel.id = u.release_id AND u.parts > 0
+LEFT JOIN recipes r ON r.id = rel.recipe_id
+WHERE u.removed_at IS NULL AND u.shard = 0 AND (u.host_id IS NULL OR h.removed_at IS NULL AND h.data_url <> '')
+  AND CASE WHEN u.parts > 0 THEN u.state = 'serving'
+           WHEN p.id IS NOT NULL THEN u.wanted = 'serving' AND p.removed_at IS NULL AND p.state = 'serving'
+           ELSE u.wanted = 'serving' AND u.state = 'serving' END
 ORDER BY u.id
 `
 
@@ -68,11 +75,18 @@ type CatalogueUnitsRow struct {
 	BaseUrl       string
 	SealedKey     []byte
 	CreatedAt     time.Time
+	PartOf        *ids.ID
+	Parts         int32
+	Role          string
+	Replica       int32
+	Spec          []byte
+	Transfer      []byte
 	DataUrl       string
 	JoinedAt      time.Time
 }
 
-// Units that may get requests: attached ones, and placed ones whose host says where its agent is.
+// Units that may get requests: attached ones, and placed ones whose host says where its agent is. A unit of several engines
+// comes as its parent and one row for each engine: of hosts that share one, the first, which alone answers.
 func (q *Queries) CatalogueUnits(ctx context.Context) ([]CatalogueUnitsRow, error) {
 	rows, err := q.db.Query(ctx, catalogueUnits)
 	if err != nil {
@@ -92,6 +106,12 @@ func (q *Queries) CatalogueUnits(ctx context.Context) ([]CatalogueUnitsRow, erro
 			&i.BaseUrl,
 			&i.SealedKey,
 			&i.CreatedAt,
+			&i.PartOf,
+			&i.Parts,
+			&i.Role,
+			&i.Replica,
+			&i.Spec,
+			&i.Transfer,
 			&i.DataUrl,
 			&i.JoinedAt,
 		); err != nil {

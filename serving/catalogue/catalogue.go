@@ -3,7 +3,8 @@
 // health or load (serving/route), or what is said to an engine.
 //
 // Words. Attached unit: an engine or provider that someone already runs, reached by its URL, without an agent. Placed
-// unit: an engine on a host of ours, reached through the host's agent.
+// unit: an engine on a host of ours, reached through the host's agent. Part: an engine of a unit that several serve together;
+// only the whole unit is one of the model's.
 //
 // Invariants: a snapshot is swapped whole and never changed; while the database is away the last one stays; an upstream's
 // key is sealed in the database, open only in memory, and shown to nobody; a unit that did not change keeps its
@@ -25,6 +26,7 @@ import (
 	"millrace/db/q"
 	"millrace/internal/clock"
 	"millrace/internal/ids"
+	"millrace/serving/engine"
 )
 
 // Times of the snapshot.
@@ -190,8 +192,8 @@ func (c *Catalogue) build(old *snapshot, models []q.Model, units []q.CatalogueUn
 	for i := range units {
 		row := &units[i]
 		model := byID[row.ModelID]
-		if model == nil {
-			continue // retired
+		if model == nil || row.Parts > 0 {
+			continue // retired; or in parts, which come first
 		}
 		u := old.units[row.ID]
 		if u == nil || u.key != keyOf(row) {
@@ -202,8 +204,11 @@ func (c *Catalogue) build(old *snapshot, models []q.Model, units []q.CatalogueUn
 			}
 		}
 		s.units[u.ID] = u
-		model.Units = append(model.Units, u)
+		if u.Role == engine.Whole {
+			model.Units = append(model.Units, u)
+		}
 	}
+	c.join(old, s, byID, units)
 	return s
 }
 

@@ -1,8 +1,10 @@
 package catalogue
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -49,6 +51,15 @@ type Unit struct {
 	Attached      bool
 	Host          ids.ID            // placed only
 	Transport     http.RoundTripper // for probes and questions; adds Header
+	Role          string            // engine.Whole, or a part's in its unit
+	Replica       int               // number of a part among those of its role
+
+	// Of a unit of several engines, which has no address of its own: prefill engines hand a prompt's cache to decode engines.
+	Parts     []*Unit // by role and replica; those that are down are in it
+	Handoff   engine.Handoff
+	MaxPrompt int64 // tokens that a decode engine may compute itself when no prefill engine is left; 0 = none
+
+	Peer engine.Peer // of a prefill part: where it is to decode engines
 
 	pool  *upstream.Pool
 	heads map[string][]byte // of requests, by path
@@ -60,11 +71,16 @@ type unitKey struct {
 	name, engine, model, base, data, sealed string
 	modelID, host                           ids.ID
 	joined                                  int64 // unix microseconds: connections to a host end with its identity
+	role, spec, transfer                    string
+	replica                                 int32
 }
 
 func keyOf(r *q.CatalogueUnitsRow) unitKey {
 	k := unitKey{name: r.Name, engine: r.Engine, model: r.UpstreamModel, base: r.BaseUrl, data: r.DataUrl,
-		sealed: string(r.SealedKey), modelID: r.ModelID, joined: r.JoinedAt.UnixMicro()}
+		sealed: string(r.SealedKey), modelID: r.ModelID, joined: r.JoinedAt.UnixMicro(), role: r.Role, replica: r.Replica, transfer: string(r.Transfer)}
+	if r.PartOf != nil {
+		k.spec = string(r.Spec)
+	}
 	if r.HostID != nil {
 		k.host = *r.HostID
 	}
@@ -75,6 +91,14 @@ func sealContext(unit ids.ID) string { return "unit/" + unit.String() }
 
 func (c *Catalogue) newUnit(r *q.CatalogueUnitsRow) (*Unit, error) {
 	spec := Spec{ID: r.ID, Name: r.Name, Model: r.ModelID, Engine: engine.Family(r.Engine), UpstreamModel: r.UpstreamModel, Base: r.BaseUrl}
+	spec.Role, spec.Replica = r.Role, int(r.Replica)
+	if r.Role == engine.Prefill {
+		var own engine.Spec
+		if err := json.Unmarshal(r.Spec, &own); err != nil {
+			return nil, fmt.Errorf("catalogue: the engine's spec: %w", err)
+		}
+		spec.Peer = engine.PeerOf(&own)
+	}
 	if r.HostID != nil {
 		spec.Host, spec.Joined = *r.HostID, r.JoinedAt
 		spec.Base = strings.TrimRight(r.DataUrl, "/") + wire.DataPrefix + r.ID.String()
@@ -104,6 +128,9 @@ type Spec struct {
 	Key           string    // sent as a bearer; "" = none
 	Host          ids.ID    // Nil = attached
 	Joined        time.Time // of the host
+	Role          string    // "" = engine.Whole
+	Replica       int
+	Peer          engine.Peer
 }
 
 // NewUnit makes a unit. Nothing is dialled before it is needed.
@@ -113,7 +140,7 @@ func NewUnit(s Spec, c clock.Clock, dial DialHost) (*Unit, error) {
 		return nil, err
 	}
 	u := &Unit{ID: s.ID, Name: s.Name, Model: s.Model, Driver: driver, UpstreamModel: s.UpstreamModel, Base: s.Base,
-		Header: http.Header{}, Attached: s.Host == ids.Nil, Host: s.Host}
+		Header: http.Header{}, Attached: s.Host == ids.Nil, Host: s.Host, Role: cmp.Or(s.Role, engine.Whole), Replica: s.Replica, Peer: s.Peer}
 	if s.Key != "" {
 		u.Header.Set("Authorization", "Bearer "+s.Key)
 	}
@@ -188,6 +215,9 @@ func (u *Unit) Head(path string) []byte { return u.heads[path] }
 func (u *Unit) Client() *http.Client { return &http.Client{Transport: u.Transport} }
 
 func (u *Unit) close() {
+	if u.pool == nil {
+		return // its parts have connections
+	}
 	u.pool.Close()
 	u.Transport.(*probes).next.CloseIdleConnections()
 }

@@ -16,7 +16,14 @@ type View struct {
 	QueuedTokens  int64 // prompt tokens waiting, as the engine reports
 	KVUsage       float64
 
-	unit *unit
+	// Of a unit whose engines hand prompts over, all above is of the one that computes the prompt.
+	Decode   *View         // the engine that then answers; nil = the same
+	Transfer time.Duration // what the hand-over costs
+
+	unit   *unit
+	within ids.ID // the unit that an engine is a part of
+	alone  bool   // a decode engine that does all of it
+	mixed  bool   // beside units whose engines hand over, this one computes prompts between its answers
 }
 
 // Policy chooses among eligible units (never empty) and returns an index. turn grows by one per request: use it to rotate
@@ -44,6 +51,7 @@ const (
 	bookedWeight   = 2
 	decodeHorizon  = 256 // output tokens looked ahead: beyond, load has changed anyway
 	nearlyEqualDiv = 50  // predictions within 2 % are a tie
+	heldUp         = 8   // running answers that a prefill between them holds up: so many weigh as much as the prefill itself
 )
 
 // Choose implements Policy.
@@ -63,9 +71,17 @@ func (p PredictedFinish) finish(req *Request, v *View) time.Duration {
 	c := p.Cost
 	uncached := max(req.PromptTokens-v.HitTokens, 1)
 	booked := max(v.BookedPrefill, v.QueuedTokens)
-	step := c.B0 + c.B1*time.Duration(v.Requests+1) + c.B2*time.Duration(v.BookedKV+req.PromptTokens)
+	d := v
+	if v.Decode != nil {
+		d = v.Decode
+	}
+	step := c.B0 + c.B1*time.Duration(d.Requests+1) + c.B2*time.Duration(d.BookedKV+req.PromptTokens)
 	out := min(max(req.OutputTokens, 1), decodeHorizon)
-	return bookedWeight*c.A1*time.Duration(booked) + c.A0 + c.A1*time.Duration(uncached) + step*time.Duration(out)
+	at := bookedWeight*c.A1*time.Duration(booked) + c.A0 + c.A1*time.Duration(uncached) + step*time.Duration(out)
+	if v.mixed {
+		at += c.A1 * time.Duration(uncached) * time.Duration(min(v.Requests, heldUp)) / heldUp
+	}
+	return at + v.Transfer
 }
 
 // prefer breaks a tie: more cached tokens, then the session's own unit, then taking turns.

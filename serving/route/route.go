@@ -35,6 +35,11 @@ const (
 type Candidate struct {
 	Unit     ids.ID
 	Attached bool // an engine without an agent: it may serve before any fact about it arrives
+
+	// Of a unit whose engines hand prompts over; Unit then has no state of its own.
+	Prefill, Decode []ids.ID
+	Alone           int64 // prompt tokens up to which a decode engine does without prefill; 0 = never
+	Whole           bool  // this request is not handed over: a decode engine does all of it
 }
 
 // Request is what routing may know of a request.
@@ -47,7 +52,7 @@ type Request struct {
 	PromptTokens int64    // counted, or bounded
 	OutputTokens int64    // expected
 	Affinity     uint64   // hash of a session hint within the org; 0 = none
-	Exclude      []ids.ID // units that already failed this request
+	Exclude      []ids.ID // units and engines of units that already failed this request
 }
 
 // Outcome says how a booking ended.
@@ -71,6 +76,8 @@ type Router struct {
 
 	index *indexes
 	stats stats
+
+	freed chan struct{} // closed when a transfer has ended; nil = nobody waits
 }
 
 // New makes a router with the given policy; nil means PredictedFinish with the default cost model.
@@ -84,7 +91,9 @@ func New(c clock.Clock, p Policy) *Router {
 // Booking is work sent to a unit. Done must be called exactly once; further calls do nothing.
 type Booking struct {
 	Unit      ids.ID
-	HitTokens int64 // predicted cached prompt tokens
+	Engine    ids.ID   // the unit, or the part of it that answers
+	Prefill   *Booking // of the part that computes the prompt; nil = the same engine does
+	HitTokens int64    // predicted cached prompt tokens
 
 	router        *Router
 	unit          *unit
@@ -95,23 +104,31 @@ type Booking struct {
 	done          bool
 	model         ids.ID
 	exactPredicts bool
+	transfers     bool // the prompt's cache is on its way here, or will be
 }
 
 // Pick chooses a unit and books the work. It fails with Unavailable when no candidate can serve.
 func (r *Router) Pick(req Request) (*Booking, error) {
 	hits := r.index.match(&req)
+	handed := r.partHits(&req)
 	now := r.clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	views := r.eligible(&req, hits, now)
+	views, full := r.eligible(&req, hits, handed, now)
+	if len(views) == 0 && full {
+		return nil, errFull()
+	}
 	if len(views) == 0 {
 		return nil, fault.New(fault.Unavailable, "No engine is ready for this model right now. Please retry shortly.").
 			WithCode("no_engine_ready").WithRetryAfter(2 * time.Second)
 	}
 	r.turn++
-	v := views[r.policy.Choose(&req, views, r.turn)]
+	v := &views[r.policy.Choose(&req, views, r.turn)]
+	if v.Decode != nil || v.alone {
+		return r.bookPair(&req, v, now), nil
+	}
 	hit := min(v.HitTokens, max(req.PromptTokens-1, 0))
-	b := &Booking{Unit: v.Unit, HitTokens: hit, router: r, unit: v.unit, model: req.Model, made: now,
+	b := &Booking{Unit: v.Unit, Engine: v.Unit, HitTokens: hit, router: r, unit: v.unit, model: req.Model, made: now,
 		prefill: max(req.PromptTokens-hit, 0), total: req.PromptTokens + req.OutputTokens,
 		exactPredicts: len(req.Hashes) > 0 && !req.Approximate}
 	v.unit.book(b)
@@ -129,6 +146,7 @@ func (b *Booking) FirstToken() {
 		b.prefilled = true
 		b.unit.prefill -= b.prefill
 	}
+	b.arrived()
 }
 
 // Done ends the booking. cached is what the engine said it read from its cache, -1 when unknown.
@@ -158,6 +176,7 @@ func (b *Booking) end() {
 	}
 	b.unit.kv -= b.total
 	delete(b.unit.bookings, b)
+	b.arrived()
 }
 
 // Apply takes in one fact from an agent or a prober.

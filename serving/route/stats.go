@@ -29,6 +29,7 @@ func (s *stats) compare(predicted, reported int64) {
 type Stats struct {
 	Requests, PredictedTokens, ReportedTokens, Off int64
 	Bookings, Blocks, Units                        int
+	Transfers                                      int // caches on their way
 }
 
 // Stats reads the counters.
@@ -37,6 +38,11 @@ func (r *Router) Stats() Stats {
 	s := Stats{Requests: r.stats.requests, PredictedTokens: r.stats.predicted, ReportedTokens: r.stats.reported, Off: r.stats.off, Units: len(r.units)}
 	for _, u := range r.units {
 		s.Bookings += len(u.bookings)
+		for b := range u.bookings {
+			if b.transfers {
+				s.Transfers++
+			}
+		}
 	}
 	r.mu.Unlock()
 	r.index.mu.RLock()

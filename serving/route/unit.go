@@ -21,6 +21,7 @@ type unit struct {
 	bookings map[*Booking]struct{}
 	prefill  int64 // own booked prompt tokens not yet computed
 	kv       int64 // own booked tokens in the KV cache
+	incoming int   // caches on their way to it or from it
 	failures int
 	ejected  time.Time // not before this time, unless nothing else is left
 }
@@ -59,32 +60,62 @@ func (u *unit) requests() int {
 
 // eligible lists the candidates that may serve: ready and reachable ones first; when there are none, those whose facts
 // are only stale or that were ejected, since a doubtful unit beats none. A unit known not to be ready is never listed.
-func (r *Router) eligible(req *Request, hits []int64, now time.Time) []View {
+// full says that there are units, but that no more prompts can be handed over in them now.
+func (r *Router) eligible(req *Request, hits []int64, handed *partHits, now time.Time) (list []View, full bool) {
 	good := make([]View, 0, len(req.Candidates))
 	var doubtful []View
-	for i, c := range req.Candidates {
+	for i := range req.Candidates {
+		c := &req.Candidates[i]
 		if slices.Contains(req.Exclude, c.Unit) {
 			continue
 		}
-		u := r.unitOf(c.Unit)
-		u.expire(now)
-		v := View{Unit: c.Unit, HitTokens: hits[i], Requests: u.requests(), BookedPrefill: u.prefill, BookedKV: u.kv,
-			QueuedTokens: u.queued, KVUsage: u.kvUsage, unit: u}
-		known := u.state != ""
-		fresh := known && now.Sub(u.heard) < factsFresh
-		switch {
-		case known && u.state != wire.StateReady, !known && !c.Attached:
-			continue
-		case now.Before(u.ejected), known && !fresh && !c.Attached:
+		var v View
+		var trust trust
+		if handed != nil && len(c.Decode) > 0 {
+			var busy bool
+			v, trust, busy = r.pair(req, c, handed, now)
+			full = full || busy
+		} else {
+			v, trust = r.view(c.Unit, c.Attached, hits[i], now)
+			v.mixed = handed != nil
+		}
+		switch trust {
+		case doubt:
 			doubtful = append(doubtful, v)
-		default:
+		case sure:
 			good = append(good, v)
 		}
 	}
 	if len(good) == 0 {
-		return doubtful
+		return doubtful, full
 	}
-	return good
+	return good, full
+}
+
+// trust is how sure it is that an engine would serve.
+type trust uint8
+
+const (
+	never trust = iota
+	doubt
+	sure
+)
+
+// view is one engine as a policy sees it.
+func (r *Router) view(id ids.ID, attached bool, hit int64, now time.Time) (View, trust) {
+	u := r.unitOf(id)
+	u.expire(now)
+	v := View{Unit: id, HitTokens: hit, Requests: u.requests(), BookedPrefill: u.prefill, BookedKV: u.kv,
+		QueuedTokens: u.queued, KVUsage: u.kvUsage, unit: u}
+	known := u.state != ""
+	fresh := known && now.Sub(u.heard) < factsFresh
+	switch {
+	case known && u.state != wire.StateReady, !known && !attached:
+		return v, never
+	case now.Before(u.ejected), known && !fresh && !attached:
+		return v, doubt
+	}
+	return v, sure
 }
 
 func (u *unit) expire(now time.Time) {
