@@ -165,20 +165,31 @@ type Fact struct {
 
 // Load is a unit's load now. State changes are sent at once, the rest every LoadInterval.
 type Load struct {
-	Unit         ids.ID  `json:"unit"`
-	Engine       ids.ID  `json:"engine"` // incarnation of the engine process: a new one has an empty cache
-	State        string  `json:"state"`
-	Running      int     `json:"running"`
-	Waiting      int     `json:"waiting"`
-	QueuedTokens int64   `json:"queued_tokens"`
-	KVUsage      float64 `json:"kv_usage"` // 0..1
-	CacheQueries int64   `json:"cache_queries"`
-	CacheHits    int64   `json:"cache_hits"` // both in tokens, since the engine started
-	AtMS         int64   `json:"at_ms"`
+	Unit         ids.ID     `json:"unit"`
+	Engine       ids.ID     `json:"engine"` // incarnation of the engine process: a new one has an empty cache
+	State        string     `json:"state"`
+	Running      int        `json:"running"`
+	Waiting      int        `json:"waiting"`
+	QueuedTokens int64      `json:"queued_tokens"`
+	KVUsage      float64    `json:"kv_usage"` // 0..1
+	CacheQueries int64      `json:"cache_queries"`
+	CacheHits    int64      `json:"cache_hits"` // both in tokens, since the engine started
+	AtMS         int64      `json:"at_ms"`
+	Ranks        []RankLoad `json:"ranks,omitempty"` // by data-parallel rank, when there are several; the rest is their sum
 }
 
-// KV tells which prefix blocks a unit's engine holds: 64-bit chain hashes (kvevent.ChainHashes), never token ids. A state
-// above MaxKVHashes comes as a message with Reset and further ones with Stored.
+// RankLoad is the load of one data-parallel rank.
+type RankLoad struct {
+	Rank         int     `json:"rank"`
+	Running      int     `json:"running"`
+	Waiting      int     `json:"waiting"`
+	QueuedTokens int64   `json:"queued_tokens,omitempty"`
+	KVUsage      float64 `json:"kv_usage"`
+}
+
+// KV tells which prefix blocks a unit's engine holds: 64-bit chain hashes (kvevent.ChainHashes), a rank's as kvevent.OfRank
+// gives them, so that ranks never mix; never token ids. A state above MaxKVHashes comes as a message with Reset and further
+// ones with Stored.
 type KV struct {
 	Unit      ids.ID   `json:"unit"`
 	Engine    ids.ID   `json:"engine"`

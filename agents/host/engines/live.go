@@ -1,17 +1,19 @@
 package engines
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"sync"
 	"time"
 
 	"millrace/agents/wire"
 	"millrace/internal/ids"
 	"millrace/serving/engine"
-	"millrace/serving/engine/kvevent"
 )
 
 // Times of one engine's life.
@@ -31,6 +33,7 @@ type life struct {
 	spec    engine.Spec
 	proc    *process
 	ports   []int
+	address string // of its HTTP
 	ended   context.CancelFunc
 	helpers sync.WaitGroup
 
@@ -53,9 +56,11 @@ func (u *unit) live(d wire.Desired) error {
 		return err
 	}
 	l.admit()
-	l.helpers.Go(func() { l.poll(ctx) })
 	hung := make(chan error, 1)
-	l.helpers.Go(func() { hung <- l.watch(ctx) })
+	if !l.spec.Silent() {
+		l.helpers.Go(func() { l.poll(ctx) })
+		l.helpers.Go(func() { hung <- l.watch(ctx) })
+	}
 	for {
 		select {
 		case <-l.proc.exited:
@@ -88,16 +93,17 @@ func (u *unit) begin(d wire.Desired) (*life, context.Context, error) {
 	ctx, ended := context.WithCancel(context.Background())
 	l.ended = ended
 	eng := ids.New()
-	sub, err := l.subscriber()
+	subs, err := l.subscribers()
 	if err == nil {
 		var c engine.Command
 		if c, err = l.driver.Command(l.spec); err == nil {
+			l.address = net.JoinHostPort(cmp.Or(c.Host, "127.0.0.1"), strconv.Itoa(l.spec.Port))
 			l.proc, err = u.sup.spawn(u.dir, u.id, eng, c)
 		}
 	}
 	if err != nil {
 		ended()
-		if sub != nil {
+		for _, sub := range subs {
 			_ = sub.Run(ctx, nil) // closes its listener: ctx has ended
 		}
 		u.sup.ports.give(l.ports)
@@ -105,14 +111,11 @@ func (u *unit) begin(d wire.Desired) (*life, context.Context, error) {
 	}
 	u.mu.Lock()
 	u.engine, u.pid, u.started = eng, l.proc.cmd.Process.Pid, u.sup.cfg.Clock.Now()
-	u.address, u.mark, u.last = loopback(l.spec.Port), l.driver.UsageMark(), engine.Load{}
+	u.address, u.mark, u.last = l.address, l.driver.UsageMark(), engine.Load{}
 	message := u.message // of the failure before: shown until the engine is ready
 	u.mu.Unlock()
 	u.set(wire.StateStarting, message)
-	if sub != nil {
-		u.sup.cfg.Board.Cache(u.id, eng)
-		l.helpers.Go(func() { _ = sub.Run(ctx, func(up kvevent.Update) { u.sup.cfg.Board.Blocks(u.id, eng, up) }) })
-	}
+	l.follow(ctx, eng, subs)
 	l.helpers.Go(func() { l.keepLogSmall(ctx) })
 	return l, ctx, nil
 }
@@ -132,22 +135,8 @@ func (l *life) prepare(d wire.Desired) (err error) {
 	if l.spec.DataDir == "" {
 		l.spec.DataDir = l.dir
 	}
-	if l.ports, err = l.sup.ports.take(3); err != nil {
-		return err
-	}
-	l.spec.Port, l.spec.KVPort, l.spec.ReplayPort = l.ports[0], 0, 0
-	if l.driver.Caps().KVEvents {
-		l.spec.KVPort, l.spec.ReplayPort = l.ports[1], l.ports[2]
-	}
-	return nil
-}
-
-// subscriber listens for the engine's cache events, nil when it has none.
-func (l *life) subscriber() (*kvevent.Subscriber, error) {
-	if l.spec.KVPort == 0 {
-		return nil, nil
-	}
-	return kvevent.NewSubscriber(kvevent.SubscriberConfig{Endpoint: zmq(l.spec.KVPort), Bind: true, Replay: zmq(l.spec.ReplayPort)})
+	l.spec.Agent = l.sup.self
+	return l.takePorts()
 }
 
 // await waits for readiness; on is false when the engine is gone or not wanted before that.
@@ -170,8 +159,12 @@ func (l *life) await(ready <-chan error, d wire.Desired) (err error, on bool) {
 	}
 }
 
-// untilReady asks for one token until the engine gives it.
+// untilReady asks for one token until the engine gives it. Of a replica over several hosts only the first can be asked: its
+// token is made by all of them.
 func (l *life) untilReady(ctx context.Context) error {
+	if l.spec.Silent() {
+		return nil
+	}
 	limit, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for pause := readyPause; ; pause = min(pause*3/2, readyMaxPause) {
@@ -193,7 +186,7 @@ func (l *life) untilReady(ctx context.Context) error {
 func (l *life) prove(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if err := listens(ctx, l.spec.Port); err != nil {
+	if err := listens(ctx, l.address); err != nil {
 		return err
 	}
 	return l.driver.Ready(ctx, l.client(), l.base(), l.spec.Model)

@@ -46,6 +46,25 @@ func (p *ports) take(n int) ([]int, error) {
 	return out, nil
 }
 
+// run reserves n free loopback ports, one after another: ranks of an engine have theirs side by side.
+func (p *ports) run(n int) ([]int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for range portTries {
+		first := firstPort + rand.IntN(lastPort-firstPort+2-n)
+		out := make([]int, 0, n)
+		for port := first; port < first+n && !p.taken[port] && free(port); port++ {
+			p.taken[port] = true
+			out = append(out, port)
+		}
+		if len(out) == n {
+			return out, nil
+		}
+		p.release(out)
+	}
+	return nil, fmt.Errorf("no %d free ports side by side on loopback", n)
+}
+
 func (p *ports) give(back []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -54,6 +54,7 @@ type Supervisor struct {
 	cfg    Config
 	forker *forker
 	ports  ports
+	self   string // this program, which engines' adapters are part of; "" = unknown
 
 	mu      sync.RWMutex
 	units   map[ids.ID]*unit
@@ -70,7 +71,8 @@ func New(cfg Config) (*Supervisor, error) {
 	if err := reclaim(cfg.Dir, cfg.Clock, cfg.Log); err != nil {
 		return nil, fmt.Errorf("engines: %w", err)
 	}
-	return &Supervisor{cfg: cfg, forker: newForker(), ports: ports{taken: map[int]bool{}},
+	self, _ := os.Executable() // an engine that needs it says so
+	return &Supervisor{cfg: cfg, self: self, forker: newForker(), ports: ports{taken: map[int]bool{}},
 		units: map[ids.ID]*unit{}, changed: make(chan struct{}, 1)}, nil
 }
 

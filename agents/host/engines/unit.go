@@ -185,6 +185,9 @@ func (u *unit) loadNow() wire.Load {
 	if u.state == wire.StateReady || u.state == wire.StateDraining {
 		l.Running, l.Waiting, l.QueuedTokens, l.KVUsage = u.last.Running, u.last.Waiting, u.last.QueuedTokens, u.last.KVUsage
 		l.CacheQueries, l.CacheHits = u.last.PrefixQueries, u.last.PrefixHits
+		for _, r := range u.last.Ranks {
+			l.Ranks = append(l.Ranks, wire.RankLoad{Rank: r.Rank, Running: r.Running, Waiting: r.Waiting, QueuedTokens: r.QueuedTokens, KVUsage: r.KVUsage})
+		}
 	}
 	return l
 }

@@ -25,10 +25,10 @@ const (
 
 func (l *life) client() *http.Client { return l.sup.cfg.Client(l.id, l.driver) }
 
-func (l *life) base() string { return relay.Base(loopback(l.spec.Port)) }
+func (l *life) base() string { return relay.Base(l.address) }
 
-func listens(ctx context.Context, port int) error {
-	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", loopback(port))
+func listens(ctx context.Context, address string) error {
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (l *life) watch(ctx context.Context) error {
 		}
 		var err error
 		switch {
-		case suspected && listens(ctx, l.spec.Port) != nil:
+		case suspected && listens(ctx, l.address) != nil:
 			err = l.doubt(ctx, deafProbe)
 		case idle && unheard >= deafIdle, unheard >= deafBusy && now.Sub(moved) >= deafBusy:
 			err = l.doubt(ctx, deafProbe)

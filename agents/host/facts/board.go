@@ -40,9 +40,10 @@ type cache struct {
 	engine    ids.ID
 	seq       int64
 	blockSize int
-	held      map[uint64]uint8 // tiers by block
-	pending   map[uint64]bool  // true: stored, false: removed
-	reset     bool             // the reader needs the whole state
+	ranks     map[int]map[uint64]uint8 // tiers by block, by data-parallel rank
+	blocks    int                      // of all ranks
+	pending   map[uint64]bool          // true: stored, false: removed; by the hash at the rank (kvevent.OfRank)
+	reset     bool                     // the reader needs the whole state
 }
 
 // NewBoard makes an empty board.
@@ -78,7 +79,7 @@ func (b *Board) Remove(id ids.ID) {
 func (b *Board) Cache(id, engine ids.ID) {
 	b.mu.Lock()
 	if u := b.units[id]; u != nil {
-		u.kv = &cache{engine: engine, held: map[uint64]uint8{}, pending: map[uint64]bool{}, reset: true}
+		u.kv = &cache{engine: engine, ranks: map[int]map[uint64]uint8{}, pending: map[uint64]bool{}, reset: true}
 	}
 	b.mu.Unlock()
 	b.signal()
@@ -106,36 +107,46 @@ func (c *cache) apply(up kvevent.Update) {
 		c.blockSize, c.reset = up.BlockSize, true
 	}
 	if up.Reset {
-		c.clear()
+		c.clear(up.Rank)
+	}
+	held := c.ranks[up.Rank]
+	if held == nil {
+		held = map[uint64]uint8{}
+		c.ranks[up.Rank] = held
 	}
 	for _, blk := range up.Blocks {
 		bit := uint8(1) << blk.Tier
 		switch blk.Op {
 		case kvevent.Store:
-			tiers, known := c.held[blk.Hash]
-			if !known && len(c.held) >= maxBlocks {
+			tiers, known := held[blk.Hash]
+			if !known && c.blocks >= maxBlocks {
 				continue
 			}
-			c.held[blk.Hash] = tiers | bit
+			held[blk.Hash] = tiers | bit
 			if !known {
-				c.change(blk.Hash, true)
+				c.blocks++
+				c.change(kvevent.OfRank(blk.Hash, up.Rank), true)
 			}
 		case kvevent.Remove:
-			tiers, known := c.held[blk.Hash]
+			tiers, known := held[blk.Hash]
 			if tiers &^= bit; tiers != 0 {
-				c.held[blk.Hash] = tiers
+				held[blk.Hash] = tiers
 			} else if known {
-				delete(c.held, blk.Hash)
-				c.change(blk.Hash, false)
+				delete(held, blk.Hash)
+				c.blocks--
+				c.change(kvevent.OfRank(blk.Hash, up.Rank), false)
 			}
 		case kvevent.Clear:
-			c.clear()
+			c.clear(up.Rank)
 		}
 	}
 }
 
-func (c *cache) clear() {
-	clear(c.held)
+// clear forgets what one rank held. Others' blocks stay.
+func (c *cache) clear(rank int) {
+	held := c.ranks[rank]
+	c.blocks -= len(held)
+	clear(held)
 	clear(c.pending)
 	c.reset = true
 }

@@ -55,13 +55,13 @@ func (r *reader) take(f wire.Fact) error {
 func newReader() *reader { return &reader{states: map[ids.ID]string{}, held: map[uint64]bool{}} }
 
 // Whatever the engine does and whenever the reader breaks off and comes back, the reader ends up knowing the engine's
-// blocks, tiers folded together.
+// blocks, tiers folded together and ranks apart.
 func TestTheReaderKnowsWhatTheEngineHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, unit, engine := NewBoard(), ids.New(), ids.New()
 		b.Load(wire.Load{Unit: unit, Engine: engine, State: wire.StateReady})
 		b.Cache(unit, engine)
-		model := map[uint64]map[kvevent.Tier]bool{}
+		models := [3]map[uint64]map[kvevent.Tier]bool{{}, {}, {}} // of three ranks
 		r := newReader()
 		b.restart()
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
@@ -74,7 +74,10 @@ func TestTheReaderKnowsWhatTheEngineHolds(t *testing.T) {
 					t.Fatal(err)
 				}
 			default:
-				b.Blocks(unit, engine, draw(t, model))
+				rank := rapid.IntRange(0, len(models)-1).Draw(t, "rank")
+				up := draw(t, models[rank])
+				up.Rank = rank
+				b.Blocks(unit, engine, up)
 			}
 		}
 		b.Blocks(unit, ids.New(), kvevent.Update{Blocks: []kvevent.Block{{Op: kvevent.Clear}}}) // an engine that is gone
@@ -82,9 +85,11 @@ func TestTheReaderKnowsWhatTheEngineHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := map[uint64]bool{}
-		for h, tiers := range model {
-			if len(tiers) > 0 {
-				want[h] = true
+		for rank, model := range models {
+			for h, tiers := range model {
+				if len(tiers) > 0 {
+					want[kvevent.OfRank(h, rank)] = true
+				}
 			}
 		}
 		if !maps.Equal(want, r.held) || r.broken != "" {
@@ -142,7 +147,7 @@ func TestALargeStateComesInPartsAndABacklogAsAReset(t *testing.T) {
 		t.Fatalf("%d blocks, %d resets, %v", len(r.held), r.resets, err)
 	}
 	store(1<<41, 1<<41+2*maxBlocks)
-	if n := len(b.units[unit].kv.held); n != maxBlocks {
+	if n := len(b.units[unit].kv.ranks[0]); n != maxBlocks {
 		t.Errorf("%d blocks are known, the bound is %d", n, maxBlocks)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"millrace/agents/wire"
 	"millrace/internal/ids"
+	"millrace/serving/engine/kvevent"
 )
 
 // Stream tells everything, then every change, until ctx ends or write fails. One stream at a time: a new one begins with
@@ -100,9 +101,11 @@ func (b *Board) take(id ids.ID) []wire.KV {
 	c := u.kv
 	var stored, removed []uint64
 	if c.reset {
-		stored = make([]uint64, 0, len(c.held))
-		for h := range c.held {
-			stored = append(stored, h)
+		stored = make([]uint64, 0, c.blocks)
+		for rank, held := range c.ranks {
+			for h := range held {
+				stored = append(stored, kvevent.OfRank(h, rank))
+			}
 		}
 	} else {
 		for h, in := range c.pending {

@@ -15,6 +15,13 @@ func Root(salt, lora string) uint64 {
 	return xxhash.Sum64String(salt + "\x00" + lora)
 }
 
+// OfRank is a block's hash at a data-parallel rank. Ranks have caches of their own: what one holds is not what another
+// holds, so the same block has another hash at each. Rank 0 is an engine without ranks.
+func OfRank(hash uint64, rank int) uint64 { return hash ^ uint64(rank)*rankStep }
+
+// rankStep is odd, so that no two ranks share a mask, and its multiples differ in many bits.
+const rankStep = 0x9E37_79B9_7F4A_7C15
+
 // Next is the hash of a block: of its parent's hash and its token ids, little endian.
 func Next(parent uint64, tokens []uint32) uint64 {
 	var space [8 + 4*64]byte // blocks of up to 64 tokens need no allocation

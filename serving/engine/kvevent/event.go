@@ -50,6 +50,7 @@ type Event struct {
 	Extra     [][]Key  // per block: what else is in its hash; nil = nothing
 	Group     int      // KV cache group of hybrid models; -1 = not said
 	Spec      string   // kind of the group, for example "full_attention"; "" = not said
+	Rank      int      // data-parallel rank, of polled events; else the batch says
 }
 
 // Key is an element of a block's extra keys: a string (a LoRA name, the cache salt), or anything else as its raw

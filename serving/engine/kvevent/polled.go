@@ -19,6 +19,7 @@ type polledEvent struct {
 	ID     int64      `json:"event_id"`
 	Data   polledData `json:"data"`
 	Window int64      `json:"window_size"`
+	Rank   *int       `json:"attention_dp_rank"`
 }
 
 type polledData struct {
@@ -84,7 +85,11 @@ func DecodePolled(answer []byte, blockSize int) (Polled, error) {
 	}
 	for i := range all {
 		if e := &all[i]; e.Window == window || e.Window == 0 {
+			from := len(p.Events)
 			p.Events = e.Data.events(p.Events, blockSize)
+			for ; e.Rank != nil && from < len(p.Events); from++ {
+				p.Events[from].Rank = *e.Rank
+			}
 		}
 	}
 	if len(all) > 0 {

@@ -15,6 +15,7 @@ type SubscriberConfig struct {
 	Bind     bool   // true: listen there for the engine, which dials; false: dial the engine
 	Replay   string // the engine's replay endpoint, dialled when needed; "" = none
 	Topic    string // prefix of the topics to receive; "" = all
+	Rank     int    // the engine's data-parallel rank that speaks there
 	Epoch    uint64 // of the first update; each reset counts it up
 }
 
@@ -22,6 +23,7 @@ type SubscriberConfig struct {
 type Update struct {
 	Epoch     uint64  // changes with every reset
 	Reset     bool    // nothing reported before is true any more; Blocks then apply to an empty cache
+	Rank      int     // the data-parallel rank that it is about, and no other
 	Seq       int64   // the engine's number of the message
 	BlockSize int     // tokens per block of the last stored event so far; 0 = none seen
 	Blocks    []Block // in order
@@ -152,7 +154,7 @@ func (s *Subscriber) startAnew(ctx context.Context, sink func(Update)) {
 	if s.next > 0 || s.blockSize > 0 {
 		s.mapper.Reset()
 		s.epoch++
-		sink(Update{Epoch: s.epoch, Reset: true, BlockSize: s.blockSize, Seq: -1})
+		sink(Update{Epoch: s.epoch, Rank: s.cfg.Rank, Reset: true, BlockSize: s.blockSize, Seq: -1})
 	}
 	s.next, s.lastKnown = 0, false
 	missed, err := s.replay(ctx, 0)
@@ -183,7 +185,7 @@ func (s *Subscriber) apply(m message, sink func(Update)) {
 	if err != nil {
 		return // lost to us; what it stored is a miss, what it removed is found out by the self-check of hits
 	}
-	u := Update{Epoch: s.epoch, Seq: m.seq}
+	u := Update{Epoch: s.epoch, Rank: s.cfg.Rank, Seq: m.seq}
 	for i := range batch.Events {
 		e := &batch.Events[i]
 		if e.Kind == Stored && e.BlockSize > 0 {
