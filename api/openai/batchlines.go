@@ -36,7 +36,7 @@ func BatchEndpoints(kept *responses.Service) batch.Endpoints {
 				if err != nil {
 					return batch.Prepared{}, err
 				}
-				p, err := kept.Prepare(ctx, responses.Call{ID: id, Caller: caller, Request: req}, nil)
+				p, err := kept.Prepare(ctx, responses.Call{ID: id, Caller: caller, Request: req, Batch: true}, nil)
 				if err != nil {
 					return batch.Prepared{}, err
 				}

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"millrace/api/inference"
+	"millrace/api/problem"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
-	"millrace/serving/gate"
 	dialect "millrace/serving/protocol/responses"
 	"millrace/serving/responses"
 )
@@ -28,53 +28,35 @@ func (a *API) createResponse(w http.ResponseWriter, r *http.Request, id ids.ID) 
 		return err
 	}
 	defer inference.Give(body)
-	call := responses.Call{ID: id, Caller: caller, Session: inference.Session(r.Header)}
-	for try := 1; ; try++ {
-		err := a.respond(w, r, body, &call)
-		overflow, is := gate.OverflowOf(err)
-		if !is || call.Request.Background || !call.Request.Truncates() || try == maxTries {
-			return dialect.Translate(err)
-		}
-		call.ID, call.Drop = ids.New(), more(call.Drop, overflow)
-	}
-}
-
-// maxTries bounds how often a conversation that does not fit is tried with less of its begin.
-const maxTries = 4
-
-// more is how much of a conversation to leave out when so much was not enough: what the engine's counts tell, with room for
-// the answer, else half of what is there.
-func more(drop float64, o gate.Overflow) float64 {
-	half := drop + (1-drop)/2
-	if o.Prompt == 0 || o.Window == 0 || drop > 0 {
-		return half
-	}
-	return min(max(1-0.8*float64(o.Window)/float64(o.Prompt), 0.1), 0.95)
-}
-
-// respond tries to answer. An error means that nothing was written.
-func (a *API) respond(w http.ResponseWriter, r *http.Request, body []byte, call *responses.Call) error {
 	req, err := dialect.Decode(body)
+	if err == nil && req.Background { // it outlives this request and its buffer
+		req, err = dialect.Decode(bytes.Clone(body))
+	}
 	if err != nil {
 		return err
 	}
-	if req.Background { // it outlives this request and its buffer
-		if req, err = dialect.Decode(bytes.Clone(body)); err != nil {
-			return err
-		}
-	}
-	call.Request = req
-	p, err := a.Responses.Prepare(r.Context(), *call, nil)
+	p, err := a.Responses.Prepare(r.Context(), responses.Call{ID: id, Caller: caller, Request: req, Session: inference.Session(r.Header)}, nil)
 	if err != nil {
 		return err
 	}
 	if req.Background {
-		return a.startResponse(w, r, p)
+		return dialect.Translate(a.startResponse(w, r, p))
 	}
-	ticket, err := a.Gate.Admit(r.Context(), p.Admission(a.Responses))
+	for {
+		if err := a.respond(w, r, p); !p.Shorten(err) {
+			return dialect.Translate(err)
+		}
+	}
+}
+
+// respond tries to answer. An error means that nothing was written.
+func (a *API) respond(w http.ResponseWriter, r *http.Request, p *responses.Prepared) error {
+	request := p.Admission(a.Responses)
+	ticket, err := a.Gate.Admit(r.Context(), request)
 	if err != nil {
 		return err
 	}
+	w.Header()[problem.HeaderRequestID] = []string{ids.Format(ids.Request, request.ID)} // the one that is charged
 	inference.Warn(w.Header(), p.Chat.Ignored)
 	ticket.Headers(w.Header())
 	return ticket.Serve(r.Context(), w)

@@ -21,7 +21,6 @@ import (
 	"millrace/serving/protocol"
 	dialect "millrace/serving/protocol/responses"
 	"millrace/serving/responses"
-	"millrace/tenants/limits"
 )
 
 // Limits of WebSockets.
@@ -204,11 +203,15 @@ func (s *socket) answer(text []byte) error {
 	if !generate {
 		return s.warm(p)
 	}
-	ticket, err := s.api.Gate.Admit(s.ctx, p.Admission(s.api.Responses))
-	if err != nil {
-		return dialect.Translate(err)
+	for {
+		ticket, err := s.api.Gate.Admit(s.ctx, p.Admission(s.api.Responses))
+		if err == nil {
+			err = responses.Serve(s.ctx, ticket, &socketWriter{s: s, head: http.Header{}})
+		}
+		if !p.Shorten(err) {
+			return dialect.Translate(err)
+		}
 	}
-	return dialect.Translate(responses.Serve(s.ctx, ticket, &socketWriter{s: s, head: http.Header{}}))
 }
 
 // create reads a response.create event: the request it holds, which is always streamed and never in the background.
@@ -240,17 +243,10 @@ func create(text []byte) (body []byte, generate bool, err error) {
 // warm answers a request for which nothing is to be generated: what it holds can be continued from. It takes one request
 // from the key's limits, and costs nothing.
 func (s *socket) warm(p *responses.Prepared) error {
-	c := &p.Caller
-	lease, err := s.api.Gate.Limits.Take(c.Key, limits.Limits{RPM: c.RPM, TPM: c.TPM, Concurrency: c.Concurrency}, 0)
-	if err != nil {
+	if err := s.api.Responses.Warm(s.ctx, p); err != nil {
 		return err
 	}
-	defer lease.Done(0)
-	model, known := s.api.Models.Model(p.Chat.Model)
-	if !known {
-		return fault.New(fault.NotFound, "The model %q does not exist. GET /v1/models lists those that do.", p.Chat.Model).WithCode("model_not_found").WithParam("model")
-	}
-	a := p.Answers.New(true, protocol.AnswerParams{ID: ids.Format("resp", p.ID), Model: model.Name, Created: s.api.Door.Clock.Now().Unix(), N: 1})
+	a := p.Answers.New(true, protocol.AnswerParams{Model: p.Chat.Model, Created: s.api.Door.Clock.Now().Unix(), N: 1})
 	defer a.Release()
 	out, _, err := a.Add(nil, []byte(`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`))
 	if err != nil {

@@ -223,6 +223,7 @@ type Conversation struct {
 	ExpiresAt time.Time
 	Metadata  string
 	LastItem  int64
+	Bytes     int64
 }
 
 type ConversationItem struct {
@@ -558,6 +559,11 @@ type JoinToken struct {
 	HostID    *ids.ID
 }
 
+type KeptTotal struct {
+	OrgID ids.ID
+	Bytes int64
+}
+
 type LedgerAccount struct {
 	Kind       string
 	NormalSide string
@@ -879,6 +885,7 @@ type Response struct {
 	Streamed       bool
 	Owner          *ids.ID
 	AliveAt        *time.Time
+	Bytes          int64
 }
 
 type ResponseEvent struct {

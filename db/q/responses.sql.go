@@ -41,8 +41,8 @@ func (q *Queries) ConversationByID(ctx context.Context, arg ConversationByIDPara
 	return i, err
 }
 
-const conversationDelete = `-- name: ConversationDelete :execrows
-DELETE FROM conversations WHERE org_id = $1 AND project_id = $2 AND id = $3
+const conversationDelete = `-- name: ConversationDelete :one
+DELETE FROM conversations WHERE org_id = $1 AND project_id = $2 AND id = $3 RETURNING bytes
 `
 
 type ConversationDeleteParams struct {
@@ -52,11 +52,10 @@ type ConversationDeleteParams struct {
 }
 
 func (q *Queries) ConversationDelete(ctx context.Context, arg ConversationDeleteParams) (int64, error) {
-	result, err := q.db.Exec(ctx, conversationDelete, arg.OrgID, arg.ProjectID, arg.ID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	row := q.db.QueryRow(ctx, conversationDelete, arg.OrgID, arg.ProjectID, arg.ID)
+	var bytes int64
+	err := row.Scan(&bytes)
+	return bytes, err
 }
 
 const conversationExtend = `-- name: ConversationExtend :one
@@ -89,7 +88,7 @@ func (q *Queries) ConversationExtend(ctx context.Context, arg ConversationExtend
 }
 
 const conversationInsert = `-- name: ConversationInsert :exec
-INSERT INTO conversations (org_id, id, project_id, created_at, expires_at, metadata) VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO conversations (org_id, id, project_id, created_at, expires_at, metadata, bytes) VALUES ($1, $2, $3, $4, $5, $6, $7)
 `
 
 type ConversationInsertParams struct {
@@ -99,6 +98,7 @@ type ConversationInsertParams struct {
 	CreatedAt time.Time
 	ExpiresAt time.Time
 	Metadata  string
+	Bytes     int64
 }
 
 // ---- conversations -------------------------------------------------------------------------------------------------
@@ -110,26 +110,37 @@ func (q *Queries) ConversationInsert(ctx context.Context, arg ConversationInsert
 		arg.CreatedAt,
 		arg.ExpiresAt,
 		arg.Metadata,
+		arg.Bytes,
 	)
 	return err
 }
 
-const conversationItemDelete = `-- name: ConversationItemDelete :execrows
-DELETE FROM conversation_items WHERE org_id = $1 AND conversation_id = $2 AND item_id = $3
+const conversationItemDelete = `-- name: ConversationItemDelete :one
+WITH gone AS (
+  DELETE FROM conversation_items i WHERE i.org_id = $1 AND i.conversation_id = $2 AND i.item_id = $3
+  RETURNING octet_length(i.item) + $4::bigint AS length
+)
+UPDATE conversations c SET bytes = c.bytes - gone.length FROM gone WHERE c.org_id = $1 AND c.id = $2
+RETURNING gone.length::bigint AS bytes
 `
 
 type ConversationItemDeleteParams struct {
 	OrgID          ids.ID
 	ConversationID ids.ID
 	ItemID         string
+	RowBytes       int64
 }
 
 func (q *Queries) ConversationItemDelete(ctx context.Context, arg ConversationItemDeleteParams) (int64, error) {
-	result, err := q.db.Exec(ctx, conversationItemDelete, arg.OrgID, arg.ConversationID, arg.ItemID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	row := q.db.QueryRow(ctx, conversationItemDelete,
+		arg.OrgID,
+		arg.ConversationID,
+		arg.ItemID,
+		arg.RowBytes,
+	)
+	var bytes int64
+	err := row.Scan(&bytes)
+	return bytes, err
 }
 
 const conversationItemPosition = `-- name: ConversationItemPosition :one
@@ -282,9 +293,15 @@ func (q *Queries) ConversationItemsBefore(ctx context.Context, arg ConversationI
 	return items, nil
 }
 
-const conversationItemsInsert = `-- name: ConversationItemsInsert :exec
-INSERT INTO conversation_items (org_id, conversation_id, position, item_id, item)
-SELECT $1, $2, unnest($3::bigint[]), unnest($4::text[]), unnest($5::text[])
+const conversationItemsInsert = `-- name: ConversationItemsInsert :one
+WITH added AS (
+  INSERT INTO conversation_items (org_id, conversation_id, position, item_id, item)
+  SELECT $1, $2, unnest($3::bigint[]), unnest($4::text[]), unnest($5::text[])
+  ON CONFLICT (org_id, conversation_id, item_id) DO NOTHING RETURNING octet_length(item) + $6::bigint AS length
+), counted AS (
+  UPDATE conversations c SET bytes = c.bytes + (SELECT coalesce(sum(a.length), 0) FROM added a) WHERE c.org_id = $1 AND c.id = $2
+)
+SELECT coalesce(sum(added.length), 0)::bigint AS more FROM added
 `
 
 type ConversationItemsInsertParams struct {
@@ -293,17 +310,22 @@ type ConversationItemsInsertParams struct {
 	Positions      []int64
 	ItemIds        []string
 	Items          []string
+	RowBytes       int64
 }
 
-func (q *Queries) ConversationItemsInsert(ctx context.Context, arg ConversationItemsInsertParams) error {
-	_, err := q.db.Exec(ctx, conversationItemsInsert,
+// An item that is there stays as it is. How many bytes were added is told.
+func (q *Queries) ConversationItemsInsert(ctx context.Context, arg ConversationItemsInsertParams) (int64, error) {
+	row := q.db.QueryRow(ctx, conversationItemsInsert,
 		arg.OrgID,
 		arg.ConversationID,
 		arg.Positions,
 		arg.ItemIds,
 		arg.Items,
+		arg.RowBytes,
 	)
-	return err
+	var more int64
+	err := row.Scan(&more)
+	return more, err
 }
 
 const conversationUpdate = `-- name: ConversationUpdate :execrows
@@ -335,9 +357,10 @@ func (q *Queries) ConversationUpdate(ctx context.Context, arg ConversationUpdate
 	return result.RowsAffected(), nil
 }
 
-const conversationsExpire = `-- name: ConversationsExpire :execrows
+const conversationsExpire = `-- name: ConversationsExpire :many
 DELETE FROM conversations WHERE (org_id, id) IN
   (SELECT c.org_id, c.id FROM conversations c WHERE c.expires_at <= $1::timestamptz ORDER BY c.expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+RETURNING org_id, bytes
 `
 
 type ConversationsExpireParams struct {
@@ -345,12 +368,61 @@ type ConversationsExpireParams struct {
 	MaxRows int32
 }
 
-func (q *Queries) ConversationsExpire(ctx context.Context, arg ConversationsExpireParams) (int64, error) {
-	result, err := q.db.Exec(ctx, conversationsExpire, arg.Now, arg.MaxRows)
+type ConversationsExpireRow struct {
+	OrgID ids.ID
+	Bytes int64
+}
+
+func (q *Queries) ConversationsExpire(ctx context.Context, arg ConversationsExpireParams) ([]ConversationsExpireRow, error) {
+	rows, err := q.db.Query(ctx, conversationsExpire, arg.Now, arg.MaxRows)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	var items []ConversationsExpireRow
+	for rows.Next() {
+		var i ConversationsExpireRow
+		if err := rows.Scan(&i.OrgID, &i.Bytes); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const keptAdd = `-- name: KeptAdd :one
+INSERT INTO kept_totals AS t (org_id, bytes) VALUES ($1, $2)
+ON CONFLICT (org_id) DO UPDATE SET bytes = t.bytes + excluded.bytes WHERE t.bytes + excluded.bytes <= $3::bigint RETURNING bytes
+`
+
+type KeptAddParams struct {
+	OrgID ids.ID
+	More  int64
+	Most  int64
+}
+
+// ---- what is kept ----------------------------------------------------------------------------------------------------
+// Nothing is changed where it would go above the limit. It comes last in a transaction: who waits for this row must hold nothing
+// that who has it waits for.
+func (q *Queries) KeptAdd(ctx context.Context, arg KeptAddParams) (int64, error) {
+	row := q.db.QueryRow(ctx, keptAdd, arg.OrgID, arg.More, arg.Most)
+	var bytes int64
+	err := row.Scan(&bytes)
+	return bytes, err
+}
+
+const keptBytes = `-- name: KeptBytes :one
+SELECT bytes FROM kept_totals WHERE org_id = $1
+`
+
+func (q *Queries) KeptBytes(ctx context.Context, orgID ids.ID) (int64, error) {
+	row := q.db.QueryRow(ctx, keptBytes, orgID)
+	var bytes int64
+	err := row.Scan(&bytes)
+	return bytes, err
 }
 
 const responseByID = `-- name: ResponseByID :one
@@ -465,8 +537,8 @@ func (q *Queries) ResponseChain(ctx context.Context, arg ResponseChainParams) ([
 	return items, nil
 }
 
-const responseDelete = `-- name: ResponseDelete :execrows
-DELETE FROM responses WHERE org_id = $1 AND project_id = $2 AND id = $3
+const responseDelete = `-- name: ResponseDelete :one
+DELETE FROM responses WHERE org_id = $1 AND project_id = $2 AND id = $3 RETURNING bytes
 `
 
 type ResponseDeleteParams struct {
@@ -476,15 +548,20 @@ type ResponseDeleteParams struct {
 }
 
 func (q *Queries) ResponseDelete(ctx context.Context, arg ResponseDeleteParams) (int64, error) {
-	result, err := q.db.Exec(ctx, responseDelete, arg.OrgID, arg.ProjectID, arg.ID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	row := q.db.QueryRow(ctx, responseDelete, arg.OrgID, arg.ProjectID, arg.ID)
+	var bytes int64
+	err := row.Scan(&bytes)
+	return bytes, err
 }
 
-const responseEventsAppend = `-- name: ResponseEventsAppend :exec
-INSERT INTO response_events (org_id, response_id, first_seq, events) VALUES ($1, $2, $3, $4)
+const responseEventsAppend = `-- name: ResponseEventsAppend :one
+WITH run AS (
+  INSERT INTO response_events (org_id, response_id, first_seq, events) VALUES ($1, $2, $3, $4)
+  ON CONFLICT (org_id, response_id, first_seq) DO NOTHING RETURNING octet_length(events)::bigint AS length
+), counted AS (
+  UPDATE responses r SET bytes = r.bytes + run.length FROM run WHERE r.org_id = $1 AND r.id = $2
+)
+SELECT coalesce(sum(run.length), 0)::bigint AS more FROM run
 `
 
 type ResponseEventsAppendParams struct {
@@ -494,14 +571,17 @@ type ResponseEventsAppendParams struct {
 	Events     string
 }
 
-func (q *Queries) ResponseEventsAppend(ctx context.Context, arg ResponseEventsAppendParams) error {
-	_, err := q.db.Exec(ctx, responseEventsAppend,
+// A run that is there already is left as it is: the reply to the commit that wrote it was lost. How many bytes were written is told.
+func (q *Queries) ResponseEventsAppend(ctx context.Context, arg ResponseEventsAppendParams) (int64, error) {
+	row := q.db.QueryRow(ctx, responseEventsAppend,
 		arg.OrgID,
 		arg.ResponseID,
 		arg.FirstSeq,
 		arg.Events,
 	)
-	return err
+	var more int64
+	err := row.Scan(&more)
+	return more, err
 }
 
 const responseEventsFrom = `-- name: ResponseEventsFrom :many
@@ -551,8 +631,9 @@ func (q *Queries) ResponseEventsFrom(ctx context.Context, arg ResponseEventsFrom
 
 const responseInsert = `-- name: ResponseInsert :exec
 
-INSERT INTO responses (org_id, id, project_id, created_at, expires_at, status, previous_id, conversation_id, input, response, background, streamed, owner, alive_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+INSERT INTO responses (org_id, id, project_id, created_at, expires_at, status, previous_id, conversation_id, input, response, background, streamed, owner, bytes,
+  alive_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, CASE WHEN $11::boolean THEN now() END)
 `
 
 type ResponseInsertParams struct {
@@ -569,7 +650,7 @@ type ResponseInsertParams struct {
 	Background     bool
 	Streamed       bool
 	Owner          *ids.ID
-	AliveAt        *time.Time
+	Bytes          int64
 }
 
 // Responses and conversations that customers asked to be kept. Every query of a request names the organization and the project.
@@ -588,14 +669,17 @@ func (q *Queries) ResponseInsert(ctx context.Context, arg ResponseInsertParams) 
 		arg.Background,
 		arg.Streamed,
 		arg.Owner,
-		arg.AliveAt,
+		arg.Bytes,
 	)
 	return err
 }
 
-const responseUpdate = `-- name: ResponseUpdate :execrows
-UPDATE responses SET status = $3, response = $4, alive_at = $5::timestamptz
-WHERE org_id = $1 AND id = $2 AND status IN ('queued', 'in_progress')
+const responseUpdate = `-- name: ResponseUpdate :one
+WITH old AS (
+  SELECT octet_length(o.response) AS length FROM responses o WHERE o.org_id = $1 AND o.id = $2 AND o.status IN ('queued', 'in_progress') FOR UPDATE
+)
+UPDATE responses r SET status = $3, response = $4, alive_at = now(), bytes = r.bytes + octet_length($4) - old.length
+FROM old WHERE r.org_id = $1 AND r.id = $2 AND r.status IN ('queued', 'in_progress') RETURNING (octet_length(r.response) - old.length)::bigint AS more
 `
 
 type ResponseUpdateParams struct {
@@ -603,36 +687,29 @@ type ResponseUpdateParams struct {
 	ID       ids.ID
 	Status   string
 	Response string
-	AliveAt  time.Time
 }
 
-// Only what has not ended changes: whoever ended it first has the last word.
+// Only what has not ended changes: whoever ended it first has the last word. By how many bytes it grew is told.
 func (q *Queries) ResponseUpdate(ctx context.Context, arg ResponseUpdateParams) (int64, error) {
-	result, err := q.db.Exec(ctx, responseUpdate,
+	row := q.db.QueryRow(ctx, responseUpdate,
 		arg.OrgID,
 		arg.ID,
 		arg.Status,
 		arg.Response,
-		arg.AliveAt,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	var more int64
+	err := row.Scan(&more)
+	return more, err
 }
 
 const responsesAlive = `-- name: ResponsesAlive :many
-UPDATE responses SET alive_at = $1::timestamptz WHERE owner = $2 AND status IN ('queued', 'in_progress') RETURNING id
+UPDATE responses SET alive_at = now() WHERE owner = $1 AND status IN ('queued', 'in_progress') RETURNING id
 `
 
-type ResponsesAliveParams struct {
-	Now   time.Time
-	Owner *ids.ID
-}
-
-// What a process still makes. What it misses here was cancelled, deleted or given up for dead.
-func (q *Queries) ResponsesAlive(ctx context.Context, arg ResponsesAliveParams) ([]ids.ID, error) {
-	rows, err := q.db.Query(ctx, responsesAlive, arg.Now, arg.Owner)
+// What a process still makes. What it misses here was cancelled, deleted or given up for dead. The database's clock counts: those
+// of processes differ.
+func (q *Queries) ResponsesAlive(ctx context.Context, owner *ids.ID) ([]ids.ID, error) {
+	rows, err := q.db.Query(ctx, responsesAlive, owner)
 	if err != nil {
 		return nil, err
 	}
@@ -651,9 +728,10 @@ func (q *Queries) ResponsesAlive(ctx context.Context, arg ResponsesAliveParams) 
 	return items, nil
 }
 
-const responsesExpire = `-- name: ResponsesExpire :execrows
+const responsesExpire = `-- name: ResponsesExpire :many
 DELETE FROM responses WHERE (org_id, id) IN
   (SELECT r.org_id, r.id FROM responses r WHERE r.expires_at <= $1::timestamptz ORDER BY r.expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+RETURNING org_id, bytes
 `
 
 type ResponsesExpireParams struct {
@@ -661,22 +739,40 @@ type ResponsesExpireParams struct {
 	MaxRows int32
 }
 
-func (q *Queries) ResponsesExpire(ctx context.Context, arg ResponsesExpireParams) (int64, error) {
-	result, err := q.db.Exec(ctx, responsesExpire, arg.Now, arg.MaxRows)
+type ResponsesExpireRow struct {
+	OrgID ids.ID
+	Bytes int64
+}
+
+func (q *Queries) ResponsesExpire(ctx context.Context, arg ResponsesExpireParams) ([]ResponsesExpireRow, error) {
+	rows, err := q.db.Query(ctx, responsesExpire, arg.Now, arg.MaxRows)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	var items []ResponsesExpireRow
+	for rows.Next() {
+		var i ResponsesExpireRow
+		if err := rows.Scan(&i.OrgID, &i.Bytes); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const responsesOrphaned = `-- name: ResponsesOrphaned :many
 SELECT org_id, id, response, streamed FROM responses
-WHERE status IN ('queued', 'in_progress') AND alive_at < $1::timestamptz ORDER BY alive_at LIMIT $2 FOR UPDATE SKIP LOCKED
+WHERE status IN ('queued', 'in_progress') AND alive_at < now() - $1::bigint * interval '1 millisecond'
+ORDER BY alive_at LIMIT $2 FOR UPDATE SKIP LOCKED
 `
 
 type ResponsesOrphanedParams struct {
-	SilentSince time.Time
-	MaxRows     int32
+	SilentMs int64
+	MaxRows  int32
 }
 
 type ResponsesOrphanedRow struct {
@@ -687,7 +783,7 @@ type ResponsesOrphanedRow struct {
 }
 
 func (q *Queries) ResponsesOrphaned(ctx context.Context, arg ResponsesOrphanedParams) ([]ResponsesOrphanedRow, error) {
-	rows, err := q.db.Query(ctx, responsesOrphaned, arg.SilentSince, arg.MaxRows)
+	rows, err := q.db.Query(ctx, responsesOrphaned, arg.SilentMs, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}

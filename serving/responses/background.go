@@ -25,7 +25,7 @@ const (
 	beatEvery = 2 * time.Second
 	// deadAfter is how long an owner may be silent: then its responses are given up. A database that is away for so long
 	// costs them too.
-	deadAfter    = 45 * time.Second
+	deadAfter    = 45 * time.Second // by the database's clock
 	rescueRows   = 100
 	cancelWait   = 10 * time.Second // for runs to end once they were cancelled at the end of a drain
 	settleWithin = 10 * time.Second // to write how a run ended
@@ -34,7 +34,7 @@ const (
 // run is one response being made here.
 type run struct {
 	p       *Prepared
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc // nil = the customer wants it no more
 	events  *journal
 	queued  []byte // the object it began as
 	written bool   // its end was stored
@@ -48,13 +48,13 @@ func (s *Service) Start(ctx context.Context, p *Prepared) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	running, cancel := context.WithCancel(context.Background())
+	running, cancel := context.WithCancelCause(context.Background())
 	r := &run{p: p, cancel: cancel, queued: p.Answers.Queued(ids.Format("resp", p.ID), s.now())}
 	r.events = newJournal(s, p)
 	p.Answers.Keep = func(response []byte) bool { return s.keepRun(r, response) }
 	err = s.enter(r)
 	if err == nil {
-		err = s.write(ctx, p.Caller.Org, func(rows *q.Queries) error { return s.insert(ctx, rows, p, r.queued, dialect.Queued) })
+		err = s.write(ctx, p.Caller.Org, MaxOrgBytes, func(rows *q.Queries) (int64, error) { return s.insert(ctx, rows, p, r.queued, dialect.Queued) })
 		if err != nil {
 			s.leave(r)
 		} else {
@@ -62,14 +62,14 @@ func (s *Service) Start(ctx context.Context, p *Prepared) ([]byte, error) {
 		}
 	}
 	if err != nil {
-		cancel()
+		cancel(nil)
 		_ = r.events.close(ctx) // nothing came
 		discard(ticket)         // it must be used up: nothing reaches an engine any more
 		return nil, err
 	}
 	go func() { // its owner is the service: Drain waits for it
 		defer s.leave(r)
-		defer cancel()
+		defer cancel(nil)
 		s.make(running, r, ticket)
 	}()
 	return r.queued, nil
@@ -85,11 +85,11 @@ func discard(t *gate.Ticket) {
 func (s *Service) enter(r *run) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.draining:
+	if s.draining {
 		return fault.New(fault.Unavailable, "This gateway is shutting down. Try again.").WithCode("shutting_down").WithRetryAfter(time.Second)
-	case len(s.runs) >= maxRuns:
-		return fault.New(fault.Unavailable, "Too many responses are made in the background just now. Try again.").WithRetryAfter(time.Second)
+	}
+	if err := s.running.take(r.p.Caller.Org, "responses in the background"); err != nil {
+		return err
 	}
 	s.runs[r.p.ID] = r
 	s.tasks.Add(1)
@@ -106,6 +106,7 @@ func (s *Service) begun(r *run) {
 func (s *Service) leave(r *run) {
 	s.mu.Lock()
 	delete(s.runs, r.p.ID)
+	s.running.give(r.p.Caller.Org)
 	s.mu.Unlock()
 	s.tasks.Done()
 }
@@ -114,9 +115,9 @@ func (s *Service) leave(r *run) {
 func (s *Service) make(ctx context.Context, r *run, ticket *gate.Ticket) {
 	first, err := s.finish(ctx, r.p.Caller.Org, r.p.ID, dialect.InProgress, dialect.WithStatus(r.queued, dialect.InProgress, nil))
 	if err == nil && !first {
-		r.cancel() // it was cancelled while it was queued
+		r.cancel(nil) // it was cancelled while it was queued
 	}
-	err = errors.Join(err, Serve(ctx, ticket, r.events))
+	err = errors.Join(err, s.answer(ctx, r, ticket))
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
 	defer cancel()
 	if err := r.events.close(settling); err != nil {
@@ -125,11 +126,24 @@ func (s *Service) make(ctx context.Context, r *run, ticket *gate.Ticket) {
 	if r.written {
 		return
 	}
-	if err == nil {
+	if err == nil || errors.Is(context.Cause(ctx), gate.ErrCalledOff) {
 		err = fault.New(fault.Unavailable, "The gateway that made this response has shut down. Try again.").WithCause(ctx.Err())
 	}
 	if _, err := s.fail(settling, r.p.Caller.Org, r.p.ID, r.queued, r.p.Request.Stream, err); err != nil {
 		slog.Error("the end of a background response could not be stored", "request_id", ids.Format(ids.Request, r.p.ID), "cause", err)
+	}
+}
+
+// answer makes the answer, of less of the conversation where that does not fit.
+func (s *Service) answer(ctx context.Context, r *run, ticket *gate.Ticket) error {
+	for {
+		err := Serve(ctx, ticket, r.events)
+		if !r.p.Shorten(err) {
+			return err
+		}
+		if ticket, err = s.o.Gate.Admit(ctx, r.p.Admission(s)); err != nil {
+			return err
+		}
 	}
 }
 
@@ -154,13 +168,13 @@ func Serve(ctx context.Context, t *gate.Ticket, w http.ResponseWriter) (err erro
 func (s *Service) keepRun(r *run, response []byte) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), keepTimeout)
 	defer cancel()
-	err := s.write(ctx, r.p.Caller.Org, func(rows *q.Queries) error {
-		n, err := rows.ResponseUpdate(ctx, q.ResponseUpdateParams{OrgID: r.p.Caller.Org, ID: r.p.ID, Status: dialect.Text(dialect.Member(response, "status")),
-			Response: string(bytes.TrimSpace(response)), AliveAt: s.now()})
-		if err != nil || n == 0 {
-			return err
+	err := s.write(ctx, r.p.Caller.Org, unlimited, func(rows *q.Queries) (int64, error) {
+		grown, changed, err := update(ctx, rows, r.p.Caller.Org, r.p.ID, dialect.Text(dialect.Member(response, "status")), bytes.TrimSpace(response))
+		if err != nil || !changed {
+			return 0, err
 		}
-		return s.extend(ctx, rows, r.p, response)
+		more, err := s.extend(ctx, rows, r.p, response)
+		return grown + more, err
 	})
 	if err != nil {
 		slog.Error("a background response could not be stored", "request_id", ids.Format(ids.Request, r.p.ID), "cause", err)
@@ -184,7 +198,7 @@ func (s *Service) stop(id ids.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.runs[id]; r != nil {
-		r.cancel()
+		r.cancel(nil)
 	}
 }
 
@@ -204,7 +218,7 @@ func (s *Service) Beat(ctx context.Context) error {
 	live := map[ids.ID]bool{}
 	err := s.o.DB.InTx(ctx, db.System(), func(tx pgx.Tx) error {
 		clear(live)
-		rows, err := q.New(tx).ResponsesAlive(ctx, q.ResponsesAliveParams{Now: s.now(), Owner: &s.owner})
+		rows, err := q.New(tx).ResponsesAlive(ctx, &s.owner)
 		for _, id := range rows {
 			live[id] = true
 		}
@@ -225,7 +239,7 @@ func (s *Service) Beat(ctx context.Context) error {
 func (s *Service) Rescue(ctx context.Context) error {
 	var orphans []q.ResponsesOrphanedRow
 	err := s.o.DB.InTx(ctx, db.System(), func(tx pgx.Tx) (err error) {
-		orphans, err = q.New(tx).ResponsesOrphaned(ctx, q.ResponsesOrphanedParams{SilentSince: s.now().Add(-deadAfter), MaxRows: rescueRows})
+		orphans, err = q.New(tx).ResponsesOrphaned(ctx, q.ResponsesOrphanedParams{SilentMs: deadAfter.Milliseconds(), MaxRows: rescueRows})
 		return err
 	})
 	if err != nil {
@@ -240,7 +254,8 @@ func (s *Service) Rescue(ctx context.Context) error {
 	return nil
 }
 
-// Drain starts no more runs and waits until those that run have ended; when ctx ends first they are cancelled and end as failed.
+// Drain starts no more runs and waits until those that run have ended; when ctx ends first they are called off: they end as failed,
+// and nobody pays for them.
 func (s *Service) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
@@ -257,7 +272,7 @@ func (s *Service) Drain(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	for _, r := range s.runs {
-		r.cancel()
+		r.cancel(gate.ErrCalledOff)
 	}
 	s.mu.Unlock()
 	bound := time.NewTimer(cancelWait)

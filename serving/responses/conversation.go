@@ -53,13 +53,15 @@ func (s *Service) CreateConversation(ctx context.Context, by keys.Principal, met
 	if err != nil {
 		return Conversation{}, err
 	}
-	err = s.write(ctx, by.Org, func(rows *q.Queries) error {
-		err := rows.ConversationInsert(ctx, q.ConversationInsertParams{OrgID: by.Org, ID: id, ProjectID: by.Project, CreatedAt: now, ExpiresAt: now.Add(Retention), Metadata: string(metadata)})
+	own := int64(len(metadata)) + rowBytes
+	err = s.write(ctx, by.Org, MaxOrgBytes, func(rows *q.Queries) (int64, error) {
+		err := rows.ConversationInsert(ctx, q.ConversationInsertParams{OrgID: by.Org, ID: id, ProjectID: by.Project, CreatedAt: now, ExpiresAt: now.Add(Retention),
+			Metadata: string(metadata), Bytes: own})
 		if err != nil || len(kept) == 0 {
-			return err
+			return own, err
 		}
-		_, err = s.append(ctx, rows, by, id, kept)
-		return err
+		more, _, err := s.append(ctx, rows, by, id, kept)
+		return own + more, err
 	})
 	return Conversation{ID: ids.Format(conversationPrefix, id), Created: now, Metadata: metadata}, err
 }
@@ -106,13 +108,13 @@ func (s *Service) GetConversation(ctx context.Context, by keys.Principal, id str
 
 // UpdateConversation replaces the metadata.
 func (s *Service) UpdateConversation(ctx context.Context, by keys.Principal, id string, metadata []byte) (Conversation, error) {
-	err := s.write(ctx, by.Org, func(rows *q.Queries) error {
+	err := s.write(ctx, by.Org, unlimited, func(rows *q.Queries) (int64, error) { // its size stays what it was counted as: metadata are small
 		n, err := rows.ConversationUpdate(ctx, q.ConversationUpdateParams{OrgID: by.Org, ProjectID: by.Project, ID: conversationID(id), Metadata: string(metadata),
 			ExpiresAt: s.now().Add(Retention), Now: s.now()})
 		if err == nil && n == 0 {
-			return noConversation(id)
+			err = noConversation(id)
 		}
-		return err
+		return 0, err
 	})
 	if err != nil {
 		return Conversation{}, err
@@ -122,12 +124,12 @@ func (s *Service) UpdateConversation(ctx context.Context, by keys.Principal, id 
 
 // DeleteConversation deletes a conversation with its items.
 func (s *Service) DeleteConversation(ctx context.Context, by keys.Principal, id string) error {
-	return s.write(ctx, by.Org, func(rows *q.Queries) error {
-		n, err := rows.ConversationDelete(ctx, q.ConversationDeleteParams{OrgID: by.Org, ProjectID: by.Project, ID: conversationID(id)})
-		if err == nil && n == 0 {
-			return noConversation(id)
+	return s.write(ctx, by.Org, unlimited, func(rows *q.Queries) (int64, error) {
+		bytes, err := rows.ConversationDelete(ctx, q.ConversationDeleteParams{OrgID: by.Org, ProjectID: by.Project, ID: conversationID(id)})
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = noConversation(id)
 		}
-		return err
+		return -bytes, err
 	})
 }
 
@@ -163,18 +165,18 @@ func (s *Service) conversationItems(ctx context.Context, c *Call) ([][]byte, err
 }
 
 // extend adds what a response was asked and what it said to its conversation. One that was deleted meanwhile stays deleted.
-func (s *Service) extend(ctx context.Context, rows *q.Queries, p *Prepared, response []byte) error {
+func (s *Service) extend(ctx context.Context, rows *q.Queries, p *Prepared, response []byte) (more int64, err error) {
 	if p.Request.Conversation == "" {
-		return nil
+		return 0, nil
 	}
 	items := append(dialect.Elements(p.Request.Kept), dialect.Elements(dialect.Member(response, "output"))...)
-	_, err := s.append(ctx, rows, p.Caller, conversationID(p.Request.Conversation), items)
-	return err
+	more, _, err = s.append(ctx, rows, p.Caller, conversationID(p.Request.Conversation), items)
+	return more, err
 }
 
-// append adds items; false when there is no such conversation.
-func (s *Service) append(ctx context.Context, rows *q.Queries, by keys.Principal, id ids.ID, items [][]byte) (bool, error) {
-	in := q.ConversationItemsInsertParams{OrgID: by.Org, ConversationID: id}
+// append adds items; false when there is no such conversation. more is how many bytes they are.
+func (s *Service) append(ctx context.Context, rows *q.Queries, by keys.Principal, id ids.ID, items [][]byte) (more int64, found bool, err error) {
+	in := q.ConversationItemsInsertParams{OrgID: by.Org, ConversationID: id, RowBytes: rowBytes}
 	seen := map[string]bool{}
 	for _, item := range items {
 		name := dialect.Text(dialect.Member(item, "id"))
@@ -186,17 +188,17 @@ func (s *Service) append(ctx context.Context, rows *q.Queries, by keys.Principal
 	}
 	n := int64(len(in.Items))
 	last, err := rows.ConversationExtend(ctx, q.ConversationExtendParams{OrgID: by.Org, ProjectID: by.Project, ID: id, Items: n, ExpiresAt: s.now().Add(Retention), Now: s.now()})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil
-	}
 	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return 0, false, nil
 	case err != nil:
-		return false, err
+		return 0, false, err
 	case last > maxKeptItems:
-		return false, fault.New(fault.Invalid, "A conversation holds at most %d items: begin another one.", maxKeptItems).WithParam("conversation")
+		return 0, true, fault.New(fault.Invalid, "A conversation holds at most %d items: begin another one.", maxKeptItems).WithParam("conversation")
 	}
 	for i := range n {
 		in.Positions = append(in.Positions, last-n+1+i)
 	}
-	return true, rows.ConversationItemsInsert(ctx, in)
+	more, err = rows.ConversationItemsInsert(ctx, in)
+	return more, true, err
 }

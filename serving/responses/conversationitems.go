@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -21,9 +23,9 @@ func (s *Service) AddItems(ctx context.Context, by keys.Principal, id string, it
 		return List{}, err
 	}
 	found := false
-	err = s.write(ctx, by.Org, func(rows *q.Queries) (err error) {
-		found, err = s.append(ctx, rows, by, conversationID(id), kept)
-		return err
+	err = s.write(ctx, by.Org, MaxOrgBytes, func(rows *q.Queries) (more int64, err error) {
+		more, found, err = s.append(ctx, rows, by, conversationID(id), kept)
+		return more, err
 	})
 	if err == nil && !found {
 		err = noConversation(id)
@@ -35,6 +37,9 @@ func (s *Service) AddItems(ctx context.Context, by keys.Principal, id string, it
 func (s *Service) Items(ctx context.Context, by keys.Principal, id string, p Page) (list List, err error) {
 	if _, err := s.GetConversation(ctx, by, id); err != nil {
 		return List{}, err
+	}
+	if !isText(p.After) {
+		return List{}, noItem("after", p.After)
 	}
 	conversation := conversationID(id)
 	err = s.read(ctx, by.Org, func(rows *q.Queries) error {
@@ -78,6 +83,9 @@ func (s *Service) Item(ctx context.Context, by keys.Principal, id, item string) 
 	if _, err := s.GetConversation(ctx, by, id); err != nil {
 		return nil, err
 	}
+	if !isText(item) {
+		return nil, noItem("item_id", item)
+	}
 	err = s.read(ctx, by.Org, func(rows *q.Queries) error {
 		row, err := rows.ConversationItemPosition(ctx, q.ConversationItemPositionParams{OrgID: by.Org, ConversationID: conversationID(id), ItemID: item})
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -89,18 +97,24 @@ func (s *Service) Item(ctx context.Context, by keys.Principal, id, item string) 
 	return found, err
 }
 
+// isText reports whether the database can be asked for an id: it knows no others.
+func isText(id string) bool { return utf8.ValidString(id) && !strings.Contains(id, "\x00") }
+
 // DeleteItem deletes one item and gives the conversation.
 func (s *Service) DeleteItem(ctx context.Context, by keys.Principal, id, item string) (Conversation, error) {
 	c, err := s.GetConversation(ctx, by, id)
 	if err != nil {
 		return c, err
 	}
-	err = s.write(ctx, by.Org, func(rows *q.Queries) error {
-		n, err := rows.ConversationItemDelete(ctx, q.ConversationItemDeleteParams{OrgID: by.Org, ConversationID: conversationID(id), ItemID: item})
-		if err == nil && n == 0 {
-			return noItem("item_id", item)
+	if !isText(item) {
+		return c, noItem("item_id", item)
+	}
+	err = s.write(ctx, by.Org, unlimited, func(rows *q.Queries) (int64, error) {
+		bytes, err := rows.ConversationItemDelete(ctx, q.ConversationItemDeleteParams{OrgID: by.Org, ConversationID: conversationID(id), ItemID: item, RowBytes: rowBytes})
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = noItem("item_id", item)
 		}
-		return err
+		return -bytes, err
 	})
 	return c, err
 }

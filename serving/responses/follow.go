@@ -37,10 +37,10 @@ func (s *Service) Follow(ctx context.Context, by keys.Principal, id string, afte
 	case !row.Streamed:
 		return fault.New(fault.Invalid, "Only responses that were begun with background and stream can be streamed again.").WithParam("stream")
 	}
-	if err := s.follower(1); err != nil {
+	if err := s.follower(by.Org); err != nil {
 		return err
 	}
-	defer s.follower(-1)
+	defer s.unfollow(by.Org)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-cache")
@@ -51,15 +51,16 @@ func (s *Service) Follow(ctx context.Context, by keys.Principal, id string, afte
 	return nil
 }
 
-// follower counts one in or out.
-func (s *Service) follower(n int) error {
+func (s *Service) follower(org ids.ID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n > 0 && s.followers >= maxFollowers {
-		return fault.New(fault.Unavailable, "Too many streams are read again just now. Try again.").WithRetryAfter(time.Second)
-	}
-	s.followers += n
-	return nil
+	return s.following.take(org, "streams of background responses")
+}
+
+func (s *Service) unfollow(org ids.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.following.give(org)
 }
 
 type follower struct {

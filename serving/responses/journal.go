@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,11 +31,12 @@ type journal struct {
 
 	mu      sync.Mutex
 	waiting []byte // events not stored yet
-	from    int64  // the first of them
-	next    int64  // the number of the next event
+	from    int64  // the number of the first of them
 
 	ending chan struct{}
 	ended  sync.WaitGroup
+
+	trying int // bytes of the run that is being stored; one goroutine
 }
 
 func newJournal(s *Service, p *Prepared) *journal {
@@ -67,7 +69,6 @@ func (j *journal) Write(b []byte) (int, error) {
 	for event := range bytes.SplitSeq(b, []byte("\n\n")) {
 		if len(event) > 0 && event[0] != ':' {
 			j.waiting = append(append(j.waiting, event...), "\n\n"...)
-			j.next++
 		}
 	}
 	return len(b), nil
@@ -88,42 +89,49 @@ func (j *journal) run() {
 	}
 }
 
-// store writes down what waits.
+// store writes down what waits. A run whose commit got no answer is written again as it was: if it is there, it is left.
 func (j *journal) store(ctx context.Context) error {
 	for {
 		j.mu.Lock()
-		events, n := firstEvents(j.waiting, runBytes)
-		run := string(events)
+		if j.trying == 0 {
+			j.trying = firstEvents(j.waiting, runBytes)
+		}
+		run := string(j.waiting[:j.trying])
 		from := j.from
 		j.mu.Unlock()
-		if n == 0 {
+		if run == "" {
 			return nil
 		}
-		err := j.s.write(ctx, j.p.Caller.Org, func(rows *q.Queries) error {
-			return rows.ResponseEventsAppend(ctx, q.ResponseEventsAppendParams{OrgID: j.p.Caller.Org, ResponseID: j.p.ID, FirstSeq: from, Events: run})
-		})
-		if err != nil {
+		if err := j.s.appendEvents(ctx, j.p.Caller.Org, j.p.ID, from, run); err != nil {
 			return err
 		}
 		j.mu.Lock()
 		j.waiting = j.waiting[:copy(j.waiting, j.waiting[len(run):])]
-		j.from += int64(n)
+		j.from += countEvents(run)
 		j.mu.Unlock()
+		j.trying = 0
 	}
 }
 
-// firstEvents is the begin of a list of events, of about so many bytes.
-func firstEvents(b []byte, most int) (events []byte, n int) {
-	end := 0
+func (s *Service) appendEvents(ctx context.Context, org, id ids.ID, from int64, run string) error {
+	return s.write(ctx, org, unlimited, func(rows *q.Queries) (int64, error) {
+		return rows.ResponseEventsAppend(ctx, q.ResponseEventsAppendParams{OrgID: org, ResponseID: id, FirstSeq: from, Events: run})
+	})
+}
+
+// firstEvents is how long the first events of a list are, of about so many bytes.
+func firstEvents(b []byte, most int) (end int) {
 	for end < most {
 		i := bytes.Index(b[end:], []byte("\n\n"))
 		if i < 0 {
 			break
 		}
-		end, n = end+i+2, n+1
+		end += i + 2
 	}
-	return b[:end], n
+	return end
 }
+
+func countEvents(run string) int64 { return int64(strings.Count(run, "\n\n")) }
 
 // close stores the rest.
 func (j *journal) close(ctx context.Context) error {
@@ -137,18 +145,18 @@ func (j *journal) close(ctx context.Context) error {
 
 // appendFailure ends the stored events of a response that nobody will finish.
 func (s *Service) appendFailure(ctx context.Context, org, id ids.ID, frame, object []byte) error {
-	return s.write(ctx, org, func(rows *q.Queries) error {
+	var next int64
+	err := s.read(ctx, org, func(rows *q.Queries) error {
 		last, err := rows.ResponseEventsFrom(ctx, q.ResponseEventsFromParams{OrgID: org, ResponseID: id, FromSeq: lastRun, MaxRows: 1})
-		if err != nil {
-			return err
+		if err == nil && len(last) > 0 {
+			next = last[0].FirstSeq + countEvents(last[0].Events)
 		}
-		var next int64
-		if len(last) > 0 {
-			next = last[0].FirstSeq + int64(bytes.Count([]byte(last[0].Events), []byte("\n\n")))
-		}
-		return rows.ResponseEventsAppend(ctx, q.ResponseEventsAppendParams{OrgID: org, ResponseID: id, FirstSeq: next,
-			Events: string(dialect.Failure(next, frame, object))})
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	return s.appendEvents(ctx, org, id, next, string(dialect.Failure(next, frame, object)))
 }
 
 // sequence is the number of an event.

@@ -25,23 +25,30 @@ type Prepared struct {
 	Chat    *protocol.ChatRequest
 	Answers *dialect.Answers
 
-	before [][]byte // arrays of items of the turns before
+	before [][]byte    // arrays of items of the turns before
+	early  *gate.Early // taken before anything was read; nil = nothing was
+	cut    cut
 }
 
-// Admission is what the gate is asked.
+// Admission is what the gate is asked. What was taken early is used up by it.
 func (p *Prepared) Admission(s *Service) gate.Request {
-	return gate.Request{ID: p.ID, Caller: p.Caller, Chat: p.Chat, Dialect: &gate.Dialect{Name: "responses", Prefix: dialect.ResponsePrefix,
+	early := p.early
+	p.early = nil
+	return gate.Request{ID: p.cut.request(p.ID), Caller: p.Caller, Chat: p.Chat, Early: early, Dialect: &gate.Dialect{Name: "responses", Prefix: dialect.ResponsePrefix,
 		Frame: s.o.Frame, Answer: p.Answers.New}}
 }
 
 // Prepare finds what the request continues from and writes the request for the engines. last is what a connection
 // remembers of its latest response; nil = nothing.
 func (s *Service) Prepare(ctx context.Context, c Call, last *Last) (*Prepared, error) {
+	if err := s.room(ctx, &c); err != nil {
+		return nil, err
+	}
 	p, err := s.prepare(ctx, c, last, nil)
 	if err != nil {
 		return nil, err
 	}
-	p.Answers = &dialect.Answers{Request: c.Request, Now: s.o.Clock.Now, Seal: s.seal(&c)}
+	p.Answers = &dialect.Answers{Request: c.Request, ID: ids.Format("resp", c.ID), Now: s.o.Clock.Now, Seal: s.seal(&c)}
 	if c.Request.Store || c.Request.Conversation != "" || last != nil {
 		p.Answers.Keep = func(response []byte) bool { return s.keep(p, response, last) }
 	}
@@ -56,35 +63,70 @@ func (s *Service) Compact(ctx context.Context, c Call) (gate.Request, error) {
 		return gate.Request{}, err
 	}
 	compactions := dialect.Compactions{Seal: s.seal(&c)}
-	return gate.Request{ID: c.ID, Caller: c.Caller, Chat: p.Chat, Dialect: &gate.Dialect{Name: "responses", Prefix: dialect.ResponsePrefix,
+	return gate.Request{ID: c.ID, Caller: c.Caller, Chat: p.Chat, Early: p.early, Dialect: &gate.Dialect{Name: "responses", Prefix: dialect.ResponsePrefix,
 		Frame: s.o.Frame, Answer: compactions.New}}, nil
 }
 
 func (s *Service) prepare(ctx context.Context, c Call, last *Last, after []byte) (p *Prepared, err error) {
 	p = &Prepared{Call: c}
+	defer func() {
+		if err != nil {
+			p.early.End()
+			p = nil
+		}
+	}()
 	req := c.Request
-	switch {
-	case last.is(req.Previous):
+	if last.is(req.Previous) {
 		p.before = last.items
-	case req.Previous != "":
-		p.before, err = s.chain(ctx, &c)
-	case req.Conversation != "":
-		p.before, err = s.conversationItems(ctx, &c)
+	} else if err = s.earlier(ctx, p); err != nil {
+		return p, err
 	}
-	if err != nil {
-		return nil, err
-	}
-	from := dialect.Context{Items: p.before, Seal: s.seal(&c), After: after, Drop: c.Drop, Refuse: s.o.Refuse, Find: func(id string) ([]byte, error) { return s.find(ctx, p, id) }}
+	from := dialect.Context{Items: p.before, Seal: s.seal(&c), After: after, Refuse: s.o.Refuse, Find: func(id string) ([]byte, error) { return s.find(ctx, p, id) }}
 	if req.Store || req.Conversation != "" || last != nil {
 		from.Keep = hex.EncodeToString(c.ID[:])
 	}
-	if p.Chat, err = req.Chat(&from); err != nil {
-		return nil, err
+	if p.Chat, err = req.Chat(&from); err == nil {
+		p.hint()
 	}
+	return p, err
+}
+
+// hint says where the client's session is, when its request does not.
+func (p *Prepared) hint() {
 	if p.Chat.CacheKey == "" {
-		p.Chat.CacheKey = c.Session
+		p.Chat.CacheKey = p.Session
 	}
-	return p, nil
+}
+
+// earlier reads the turns before.
+func (s *Service) earlier(ctx context.Context, p *Prepared) (err error) {
+	if p.Request.Previous == "" && p.Request.Conversation == "" {
+		return nil
+	}
+	if err := s.takeEarly(ctx, p); err != nil {
+		return err
+	}
+	if p.Request.Previous != "" {
+		p.before, err = s.chain(ctx, &p.Call)
+	} else {
+		p.before, err = s.conversationItems(ctx, &p.Call)
+	}
+	return err
+}
+
+// takeEarly comes before anything is read for a request: who is over his limits, or can pay for nothing, costs us nothing.
+func (s *Service) takeEarly(ctx context.Context, p *Prepared) (err error) {
+	if p.early == nil && !p.Batch {
+		p.early, err = s.o.Gate.Early(ctx, &p.Caller, p.Request.Model)
+	}
+	return err
+}
+
+// Warm takes a request from the key's limits for which nothing is to be generated.
+func (s *Service) Warm(ctx context.Context, p *Prepared) error {
+	err := s.takeEarly(ctx, p)
+	p.early.End()
+	return err
 }
 
 // chain is the items of the previous response and of all before it.
@@ -145,6 +187,9 @@ func (s *Service) find(ctx context.Context, p *Prepared, id string) ([]byte, err
 	if place == nil {
 		return nil, nil
 	}
+	if err := s.takeEarly(ctx, p); err != nil {
+		return nil, err
+	}
 	row, err := s.row(ctx, &p.Call, responseID("resp_"+place[1]))
 	if err != nil || row == nil {
 		return nil, err
@@ -184,13 +229,18 @@ func (s *Service) keep(p *Prepared, response []byte, last *Last) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), keepTimeout)
 	defer cancel()
-	err := s.write(ctx, p.Caller.Org, func(rows *q.Queries) error {
+	most := int64(MaxOrgBytes)
+	if p.Request.Conversation != "" {
+		most = unlimited // there was room when it began: a conversation misses no turn
+	}
+	err := s.write(ctx, p.Caller.Org, most, func(rows *q.Queries) (size int64, err error) {
 		if p.Request.Store {
-			if err := s.insert(ctx, rows, p, response, dialect.Text(dialect.Member(response, "status"))); err != nil {
-				return err
+			if size, err = s.insert(ctx, rows, p, response, dialect.Text(dialect.Member(response, "status"))); err != nil {
+				return 0, err
 			}
 		}
-		return s.extend(ctx, rows, p, response)
+		more, err := s.extend(ctx, rows, p, response)
+		return size + more, err
 	})
 	if err != nil {
 		slog.Error("a response could not be stored", "request_id", ids.Format(ids.Request, p.ID), "cause", err)
@@ -198,7 +248,7 @@ func (s *Service) keep(p *Prepared, response []byte, last *Last) bool {
 	return err == nil && p.Request.Store
 }
 
-func (s *Service) insert(ctx context.Context, rows *q.Queries, p *Prepared, response []byte, status string) error {
+func (s *Service) insert(ctx context.Context, rows *q.Queries, p *Prepared, response []byte, status string) (size int64, err error) {
 	in := q.ResponseInsertParams{OrgID: p.Caller.Org, ID: p.ID, ProjectID: p.Caller.Project, CreatedAt: s.now(), ExpiresAt: s.now().Add(Retention), Status: status,
 		Input: "[]", Response: string(bytes.TrimSpace(response))}
 	if len(p.Request.Kept) > 0 {
@@ -211,10 +261,10 @@ func (s *Service) insert(ctx context.Context, rows *q.Queries, p *Prepared, resp
 		in.ConversationID = &id
 	}
 	if p.Request.Background {
-		now := s.now()
-		in.Background, in.Streamed, in.Owner, in.AliveAt = true, p.Request.Stream, &s.owner, &now
+		in.Background, in.Streamed, in.Owner = true, p.Request.Stream, &s.owner
 	}
-	return rows.ResponseInsert(ctx, in)
+	in.Bytes = int64(len(in.Input)+len(in.Response)) + rowBytes
+	return in.Bytes, rows.ResponseInsert(ctx, in)
 }
 
 // Last is what a connection remembers of its latest response, so that it can be continued without being stored. One

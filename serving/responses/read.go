@@ -2,7 +2,10 @@ package responses
 
 import (
 	"context"
+	"errors"
 	"slices"
+
+	"github.com/jackc/pgx/v5"
 
 	"millrace/db/q"
 	"millrace/internal/fault"
@@ -25,19 +28,17 @@ func (s *Service) Get(ctx context.Context, by keys.Principal, id string) ([]byte
 
 // Delete deletes a response. One that is being made is not made further.
 func (s *Service) Delete(ctx context.Context, by keys.Principal, id string) error {
-	var n int64
-	err := s.write(ctx, by.Org, func(rows *q.Queries) (err error) {
-		n, err = rows.ResponseDelete(ctx, q.ResponseDeleteParams{OrgID: by.Org, ProjectID: by.Project, ID: responseID(id)})
-		return err
+	err := s.write(ctx, by.Org, unlimited, func(rows *q.Queries) (int64, error) {
+		bytes, err := rows.ResponseDelete(ctx, q.ResponseDeleteParams{OrgID: by.Org, ProjectID: by.Project, ID: responseID(id)})
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = notFound(id)
+		}
+		return -bytes, err
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		s.stop(responseID(id))
 	}
-	if n == 0 {
-		return notFound(id)
-	}
-	s.stop(responseID(id))
-	return nil
+	return err
 }
 
 // Page is which part of a list a client wants.
@@ -121,10 +122,18 @@ func (s *Service) Cancel(ctx context.Context, by keys.Principal, id string) ([]b
 
 // finish ends a response that has not ended; false when it had.
 func (s *Service) finish(ctx context.Context, org, id ids.ID, status string, object []byte) (first bool, err error) {
-	err = s.write(ctx, org, func(rows *q.Queries) error {
-		n, err := rows.ResponseUpdate(ctx, q.ResponseUpdateParams{OrgID: org, ID: id, Status: status, Response: string(object), AliveAt: s.now()})
-		first = n == 1
-		return err
+	err = s.write(ctx, org, unlimited, func(rows *q.Queries) (more int64, err error) {
+		more, first, err = update(ctx, rows, org, id, status, object)
+		return more, err
 	})
 	return first, err
+}
+
+// update changes a response that has not ended; false when it had.
+func update(ctx context.Context, rows *q.Queries, org, id ids.ID, status string, object []byte) (more int64, changed bool, err error) {
+	more, err = rows.ResponseUpdate(ctx, q.ResponseUpdateParams{OrgID: org, ID: id, Status: status, Response: string(object)})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, false, nil
+	}
+	return more, err == nil, err
 }

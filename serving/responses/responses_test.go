@@ -19,6 +19,7 @@ import (
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/internal/seal"
+	"millrace/internal/usage"
 	"millrace/serving/gate/gatetest"
 	dialect "millrace/serving/protocol/responses"
 	"millrace/serving/protocol/responses/responsestest"
@@ -173,10 +174,11 @@ func TestOrphansFail(t *testing.T) {
 	id := w.start(background + `,"stream":true}`)
 	w.awaits(id, "in_progress")
 	w.exec("UPDATE responses SET owner = $1", ids.New()) // as if its process were another one, of which nothing is heard
+	w.clock.Advance(time.Hour)                           // a process whose clock is wrong gives nobody up
 	if err := w.two.Rescue(t.Context()); err != nil || w.status(id) != "in_progress" {
 		t.Fatalf("given up too soon: %v, %s", err, w.status(id))
 	}
-	w.clock.Advance(time.Minute)
+	w.exec("UPDATE responses SET alive_at = alive_at - interval '1 minute'")
 	if err := w.two.Rescue(t.Context()); err != nil || w.status(id) != "failed" {
 		t.Fatalf("%v, %s", err, w.status(id))
 	}
@@ -193,13 +195,24 @@ func TestOrphansFail(t *testing.T) {
 	}
 }
 
+// What ends because the gateway does is not paid: its customer got nothing.
 func TestDrainWaitsAndThenCuts(t *testing.T) {
-	w := newWorld(t, endless(t))
+	began := make(chan struct{})
+	w := newWorld(t, gatetest.NewEngine(t, func(c net.Conn, _ int) bool {
+		gatetest.SendTaken(c, gatetest.StreamHead, gatetest.Chunk(`data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}`+"\n\n"))
+		close(began)
+		gatetest.Gone(c)
+		return false
+	}))
 	id := w.start(background + `}`)
-	w.awaits(id, "in_progress")
+	<-began
 	w.drain(10 * time.Millisecond)
-	if w.status(id) != "failed" {
-		t.Fatal(w.status(id))
+	object, err := w.two.Get(t.Context(), w.Caller, id)
+	if err != nil || w.status(id) != "failed" || !strings.Contains(string(object), "has shut down") {
+		t.Fatalf("%v %s", err, object)
+	}
+	if e := w.Event(t); e.Ending != usage.FailedUnbilled || e.Charge != 0 {
+		t.Fatalf("%+v", e)
 	}
 	if _, err := w.one.Start(t.Context(), w.prepare(w.one, background+`}`)); !fault.Is(err, fault.Unavailable) {
 		t.Fatalf("a run began after the drain: %v", err)

@@ -27,8 +27,6 @@ const Retention = 30 * 24 * time.Hour
 const (
 	maxChain     = 1000 // responses that one continues from
 	maxKeptItems = 16 << 10
-	maxRuns      = 1024            // responses made in the background by one process at once
-	maxFollowers = 1024            // streams of background responses that one process gives at once
 	keepTimeout  = 3 * time.Second // the end of an answer waits for so long
 	sweepEvery   = time.Minute
 	expireRows   = 1000 // rows deleted in one transaction
@@ -51,14 +49,16 @@ type Service struct {
 
 	mu        sync.Mutex
 	runs      map[ids.ID]*run
+	running   places          // runs
+	following places          // streams of background responses that are given
+	full      map[ids.ID]bool // organizations that kept as much as they may, when they were last heard of
 	draining  bool
-	followers int
 	tasks     sync.WaitGroup
 }
 
 // New makes a service. Run must be running for background responses to be kept alive.
 func New(o Options) *Service {
-	return &Service{o: o, owner: ids.New(), runs: map[ids.ID]*run{}}
+	return &Service{o: o, owner: ids.New(), runs: map[ids.ID]*run{}, running: places{}, following: places{}, full: map[ids.ID]bool{}}
 }
 
 // Call is one request.
@@ -66,8 +66,8 @@ type Call struct {
 	ID      ids.ID
 	Caller  keys.Principal
 	Request *dialect.Request
-	Session string  // a hint for routing, where the request has none
-	Drop    float64 // how much of the conversation to leave out: see protocol/responses.Context
+	Session string // a hint for routing, where the request has none
+	Batch   bool   // it is a line of a batch: the key's limits are not for it
 }
 
 func (s *Service) seal(c *Call) *protocol.ReasoningSeal {
@@ -76,13 +76,9 @@ func (s *Service) seal(c *Call) *protocol.ReasoningSeal {
 
 func (s *Service) now() time.Time { return s.o.Clock.Now().UTC() }
 
-// read and write run in a transaction that sees the caller's organization only.
+// read runs fn in a transaction that sees an organization only.
 func (s *Service) read(ctx context.Context, org ids.ID, fn func(rows *q.Queries) error) error {
 	return s.o.DB.InTx(ctx, db.Org(org).ReadOnly(), func(tx pgx.Tx) error { return fn(q.New(tx)) })
-}
-
-func (s *Service) write(ctx context.Context, org ids.ID, fn func(rows *q.Queries) error) error {
-	return s.o.DB.InTx(ctx, db.Org(org), func(tx pgx.Tx) error { return fn(q.New(tx)) })
 }
 
 // Run keeps this process's responses alive, ends orphans and deletes what has expired, until ctx ends.
@@ -110,7 +106,7 @@ func (s *Service) Run(ctx context.Context) error {
 // Expire deletes what is past its time.
 func (s *Service) Expire(ctx context.Context) error {
 	for {
-		var gone int64
+		var gone int
 		err := s.o.DB.InTx(ctx, db.System(), func(tx pgx.Tx) error {
 			rows := q.New(tx)
 			responses, err := rows.ResponsesExpire(ctx, q.ResponsesExpireParams{Now: s.now(), MaxRows: expireRows})
@@ -118,8 +114,18 @@ func (s *Service) Expire(ctx context.Context) error {
 				return err
 			}
 			conversations, err := rows.ConversationsExpire(ctx, q.ConversationsExpireParams{Now: s.now(), MaxRows: expireRows})
-			gone = max(responses, conversations)
-			return err
+			if err != nil {
+				return err
+			}
+			gone = max(len(responses), len(conversations))
+			freed := map[ids.ID]int64{}
+			for _, r := range responses {
+				freed[r.OrgID] += r.Bytes
+			}
+			for _, c := range conversations {
+				freed[c.OrgID] += c.Bytes
+			}
+			return countFreed(ctx, rows, freed)
 		})
 		if err != nil || gone < expireRows {
 			return err

@@ -19,7 +19,6 @@ type Context struct {
 	After  []byte                          // an array of items that follow the request's own
 	Keep   string                          // items of the input are kept: what the ids end in that they get, nothing = they are not
 	Refuse bool                            // tools that OpenAI runs are refused, not dropped
-	Drop   float64                         // how much of the conversation to leave out, from its begin on: 0 = nothing, 1 = all but the last turn
 }
 
 // open gives what was sealed, the inside of a string; nil for anything else.
@@ -52,7 +51,15 @@ func (q *Request) Chat(c *Context) (*protocol.ChatRequest, error) {
 	if err := q.tools.choose(q.choiceGiven); err != nil {
 		return nil, err
 	}
-	chat, err := protocol.DecodeBuilt(q.body(&d))
+	if q.Truncates() {
+		q.said = &d
+	}
+	return q.decode(&d)
+}
+
+// decode checks the request for the engines, as every request is.
+func (q *Request) decode(d *dialogue) (*protocol.ChatRequest, error) {
+	chat, err := protocol.DecodeBuilt(q.body(d))
 	if err != nil {
 		return nil, q.translate(err, d.origins)
 	}
@@ -81,7 +88,9 @@ func (d *dialogue) build() error {
 		d.item = 0
 		d.begin()
 		d.put(`{"role":"user","content":`, func(b []byte) []byte { return append(b, in...) }, `}`)
-		d.keep(append(append([]byte(`{"role":"user","content":`), in...), '}'))
+		if err := d.keep(append(append([]byte(`{"role":"user","content":`), in...), '}')); err != nil {
+			return err
+		}
 	default:
 		if err := d.items(in, true); err != nil {
 			return err
@@ -93,7 +102,6 @@ func (d *dialogue) build() error {
 		}
 	}
 	d.begin()
-	d.truncate(d.before.Drop)
 	if len(d.out) == 0 {
 		return invalid("input", "The input holds nothing that a model could answer.")
 	}

@@ -5,17 +5,14 @@ import (
 )
 
 // Fail implements protocol.Answer: an error event in both shapes that clients read (flat as OpenAI's, nested as Open
-// Responses'), then the failed response. frame is {"error": {message, type, param, code}}.
+// Responses'). End tells the failed response. frame is {"error": {message, type, param, code}}.
 func (s *Stream) Fail(dst, frame []byte) []byte {
 	if !s.begun {
 		dst = s.Begin(dst, -1)
 	}
-	s.failed = true
 	f := readFrame(frame)
-	dst = s.errorEvent(dst, f)
 	s.state.status, s.state.fault = Failed, f.appendError(nil)
-	s.keep()
-	return s.whole(dst, "response.failed")
+	return s.errorEvent(dst, f)
 }
 
 func (s *Stream) errorEvent(dst []byte, f frame) []byte {

@@ -55,7 +55,9 @@ func (d *dialogue) items(list []byte, own bool) error {
 			if d.found != nil {
 				item, d.found = d.found, nil
 			}
-			d.keep(item)
+			if err := d.keep(item); err != nil {
+				return within(at("input", i), err)
+			}
 		}
 		if len(d.out) > protocol.MaxBodyBytes || len(d.q.Kept) > protocol.MaxBodyBytes {
 			return fault.New(fault.TooLarge, "The input is larger than %d MiB with what it refers to.", protocol.MaxBodyBytes>>20)

@@ -2,6 +2,7 @@ package responses
 
 import (
 	"strconv"
+	"strings"
 
 	"millrace/serving/engine/scan"
 )
@@ -12,10 +13,15 @@ var idPrefixes = map[string]string{"message": messagePrefix, "reasoning": reason
 
 const compactionPrefix = "cmp_"
 
+const maxItemID = 1024 // bytes of an id that a client gives
+
 // keep adds an item to what is kept of the input.
-func (d *dialogue) keep(raw []byte) {
+func (d *dialogue) keep(raw []byte) error {
 	if d.before.Keep == "" {
-		return
+		return nil
+	}
+	if id := Text(Member(raw, "id")); len(id) > maxItemID || strings.Contains(id, "\x00") {
+		return invalid("id", "The id of an item has at most %d bytes, and no NUL among them.", maxItemID)
 	}
 	kept := d.q.Kept
 	if len(kept) == 0 {
@@ -24,6 +30,7 @@ func (d *dialogue) keep(raw []byte) {
 		kept[len(kept)-1] = ','
 	}
 	d.q.Kept = append(appendKept(kept, raw, d.before.Keep+"_in"+strconv.Itoa(d.item)), ']')
+	return nil
 }
 
 // KeepItems gives items as they are kept, or says what is wrong with one. Each gets an id that ends in suffix and its place.

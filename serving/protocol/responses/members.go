@@ -19,7 +19,7 @@ func init() {
 		"input":                  func(q *Request, _ string, v []byte) error { q.Input = v; return nil },
 		"instructions":           keepString(func(q *Request) *[]byte { return &q.instructions }),
 		"stream":                 boolean(func(q *Request) *bool { return &q.Stream }),
-		"store":                  boolean(func(q *Request) *bool { return &q.Store }),
+		"store":                  store,
 		"background":             boolean(func(q *Request) *bool { return &q.Background }),
 		"previous_response_id":   identifier(func(q *Request) *string { return &q.Previous }),
 		"conversation":           conversation,
@@ -47,6 +47,11 @@ func init() {
 		"prompt_cache_retention": ignored,
 		"prompt_cache_options":   ignored,
 	}
+}
+
+func store(q *Request, name string, v []byte) error {
+	q.StoreSaid = true
+	return boolean(func(q *Request) *bool { return &q.Store })(q, name, v)
 }
 
 func ignored(q *Request, name string, _ []byte) error { q.ignore("%s", name); return nil }
@@ -227,6 +232,9 @@ func cacheKey(q *Request, name string, v []byte) error {
 	q.cacheKey = v
 	return nil
 }
+
+// Priority reports whether the client asks to be served before others.
+func (q *Request) Priority() bool { return text(q.service) == "priority" }
 
 func serviceTier(q *Request, name string, v []byte) error {
 	q.service = v

@@ -12,6 +12,7 @@ import (
 // Answers makes the answers of one request: each shows what the request asked for.
 type Answers struct {
 	Request *Request
+	ID      string // of the response; "" = the request's
 	Now     func() time.Time
 	Seal    *protocol.ReasoningSeal    // of reasoning that the client asked to get sealed; nil = nothing is
 	Keep    func(response []byte) bool // is given the response object that ended before the client is, and says whether it was stored; nil = nothing is kept
@@ -25,6 +26,9 @@ func (a *Answers) stores() bool { return a.Keep != nil && a.Request.Store }
 func (a *Answers) New(stream bool, p protocol.AnswerParams) protocol.Answer {
 	if a.echo == nil {
 		a.echo = a.appendEcho(nil)
+	}
+	if a.ID != "" {
+		p.ID = a.ID
 	}
 	if stream {
 		return newStream(a, p)

@@ -31,6 +31,7 @@ type Request struct {
 	Model        string
 	Stream       bool
 	Store        bool // OpenAI's default is true
+	StoreSaid    bool // it is no default
 	Background   bool
 	Previous     string // previous_response_id
 	Conversation string
@@ -47,7 +48,8 @@ type Request struct {
 	parallel, cacheKey, safety, user, service, truncation                                      []byte
 	effort, summary, format, verbosity, toolsGiven, choiceGiven                                []byte
 
-	extras []byte // members, each with a comma before it
+	said   *dialogue // what Chat wrote, where Shorten may be called
+	extras []byte    // members, each with a comma before it
 	tools  toolbox
 }
 

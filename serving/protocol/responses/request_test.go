@@ -92,7 +92,15 @@ func TestTheBeginOfAConversationIsLeftOut(t *testing.T) {
 	const body = `{"model":"m","truncation":"auto","instructions":"i","input":[{"role":"user","content":"one"},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},
 		{"type":"function_call_output","call_id":"c","output":"x"},{"role":"assistant","content":"said"},{"role":"user","content":"two"},{"role":"assistant","content":"more"},{"role":"user","content":"three"}]}`
 	for drop, want := range map[float64]string{0.01: "two more three", 0.75: "three", 1: "three"} {
-		m, q, _ := chatOf(t, body, &Context{Drop: drop})
+		_, q, _ := chatOf(t, body, &Context{})
+		chat, err := q.Shorten(drop)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m map[string]any
+		if err := json.Unmarshal(chat.Body, &m); err != nil {
+			t.Fatal(err)
+		}
 		var said []string
 		for _, e := range m["messages"].([]any)[1:] {
 			said = append(said, e.(map[string]any)["content"].(string))

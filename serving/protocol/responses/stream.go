@@ -18,7 +18,6 @@ type Stream struct {
 	state  state
 	seq    int64
 	begun  bool
-	failed bool
 	single []byte // the response as it is kept
 	at     int    // the output index of the open part
 	shown  bool   // it is an item
@@ -256,11 +255,10 @@ func (s *Stream) Finish(dst []byte, u *usage.Vector) []byte {
 
 // End implements protocol.Answer.
 func (s *Stream) End(dst []byte) []byte {
-	if s.failed {
-		return dst
+	if s.state.status != Failed {
+		end := outcome(s.turn.Finish)
+		s.state.status, s.state.reason = end.status, end.reason
 	}
-	end := outcome(s.turn.Finish)
-	s.state.status, s.state.reason = end.status, end.reason
 	s.keep()
 	return s.whole(dst, "response."+s.state.status)
 }

@@ -1,9 +1,23 @@
 package responses
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+
+	"millrace/serving/protocol"
+)
 
 // Truncates reports whether the client would rather have the begin of its conversation left out than be refused.
 func (q *Request) Truncates() bool { return text(q.truncation) == "auto" }
+
+// Shorten writes once more the request that Chat wrote, with so much of its conversation left out, from its begin on: 0 =
+// nothing, 1 = all but the last turn. The client must have asked for it.
+func (q *Request) Shorten(drop float64) (*protocol.ChatRequest, error) {
+	d := *q.said
+	d.out, d.origins = bytes.Clone(d.out), slices.Clone(d.origins)
+	d.truncate(drop)
+	return q.decode(&d)
+}
 
 // truncate leaves out so much of the conversation: after the system messages that begin it, and up to a message of the
 // user's, so that no output of a tool stands without its call.

@@ -9,9 +9,10 @@ import (
 
 // Whole is the answer given whole: the response object.
 type Whole struct {
-	of   *Answers
-	p    protocol.AnswerParams
-	turn protocol.Turn
+	of    *Answers
+	p     protocol.AnswerParams
+	turn  protocol.Turn
+	state state // once the engine has ended
 }
 
 var wholes = sync.Pool{New: func() any { return &Whole{} }}
@@ -25,7 +26,7 @@ func newWhole(a *Answers, p protocol.AnswerParams) *Whole {
 
 // Release implements protocol.Answer.
 func (w *Whole) Release() {
-	w.of = nil
+	w.of, w.state = nil, state{}
 	wholes.Put(w)
 }
 
@@ -46,17 +47,20 @@ func (w *Whole) KeepAlive(dst []byte) []byte { return dst }
 // Fail implements protocol.Answer: no part of a whole answer is ever shown, so there is nothing to end.
 func (w *Whole) Fail(dst, _ []byte) []byte { return dst }
 
-// Finish implements protocol.Answer. A response is stored before the client sees any of it.
+// Finish implements protocol.Answer. Without its end, an answer does not look whole. One that is kept is told in End, all of
+// it: it can be read by others once it is kept, which is not before its usage is safe.
 func (w *Whole) Finish(dst []byte, u *usage.Vector) []byte {
-	s := outcome(w.turn.Finish)
-	s.usage, s.output, s.kept = u, w.appendOutput(nil), w.of.stores()
-	from := len(dst)
-	dst = w.of.appendObject(dst, &w.p, &s)
-	if w.of.Keep != nil && !w.of.Keep(dst[from:]) && s.kept {
-		s.kept = false
-		dst = w.of.appendObject(dst[:from], &w.p, &s)
+	w.state = outcome(w.turn.Finish)
+	w.state.output, w.state.kept = w.appendOutput(nil), w.of.stores()
+	if u != nil {
+		copied := *u
+		w.state.usage = &copied
 	}
-	return dst[:len(dst)-1] // without its end, an answer does not look whole
+	if w.of.Keep != nil {
+		return dst
+	}
+	dst = w.of.appendObject(dst, &w.p, &w.state)
+	return dst[:len(dst)-1]
 }
 
 func (w *Whole) appendOutput(dst []byte) []byte {
@@ -75,5 +79,16 @@ func (w *Whole) appendOutput(dst []byte) []byte {
 	return dst
 }
 
-// End implements protocol.Answer.
-func (w *Whole) End(dst []byte) []byte { return append(dst, "}\n"...) }
+// End implements protocol.Answer. A response is kept before the client sees any of it.
+func (w *Whole) End(dst []byte) []byte {
+	if w.of.Keep == nil {
+		return append(dst, "}\n"...)
+	}
+	from := len(dst)
+	dst = w.of.appendObject(dst, &w.p, &w.state)
+	if !w.of.Keep(dst[from:]) && w.state.kept {
+		w.state.kept = false
+		dst = w.of.appendObject(dst[:from], &w.p, &w.state)
+	}
+	return append(dst, '\n')
+}
