@@ -8,7 +8,7 @@ func (s *ChatStream) callMembers(dst []byte, d *delta, comma bool) ([]byte, bool
 	first := true
 	ok := c.add(d.tools, func(i int) {
 		k := &c.list[i]
-		if !s.p.shows(k) {
+		if !s.p.shows(k) || !k.whole {
 			return
 		}
 		args := s.newArguments(k)
@@ -72,20 +72,32 @@ func (s *ChatStream) appendCall(dst []byte, k *call, choice int, args []byte) []
 	return append(dst, '}')
 }
 
-// restOfInputs shows what a model gave a custom tool otherwise than it was asked to.
-func (s *ChatStream) restOfInputs(dst []byte, choice int) []byte {
+// restOfCalls shows what waited for the end: calls without arguments, and what a model gave a custom tool otherwise than it was
+// asked to.
+func (s *ChatStream) restOfCalls(dst []byte, choice int) []byte {
 	list := s.choices[choice].calls.list
 	for i := range list {
 		k := &list[i]
+		if s.p.shows(k) && !k.announced {
+			dst = s.restOfCall(dst, k, choice, s.newArguments(k))
+		}
 		if k.custom == nil {
 			continue
 		}
 		if rest := k.custom.Rest(nil); len(rest) > 0 {
-			dst = s.appendCall(append(s.open(dst, choice), `"tool_calls":[`...), k, choice, rest)
-			dst = s.close(append(dst, ']'), nil, "null")
+			dst = s.restOfCall(dst, k, choice, rest)
 		}
 	}
 	return dst
+}
+
+func (s *ChatStream) restOfCall(dst []byte, k *call, choice int, args []byte) []byte {
+	dst = s.open(dst, choice)
+	if s.p.Legacy {
+		return s.close(s.appendCall(append(dst, `"function_call":`...), k, choice, args), nil, "null")
+	}
+	dst = s.appendCall(append(dst, `"tool_calls":[`...), k, choice, args)
+	return s.close(append(dst, ']'), nil, "null")
 }
 
 // shows reports whether a call is the client's to see: engines name some never, and give several to who asked for one.
@@ -139,7 +151,7 @@ func (p *AnswerParams) appendCalls(dst []byte, c *calls, choice int) []byte {
 		args := k.args
 		if p.custom(k.name) {
 			k.custom = &CustomInput{}
-			args = k.custom.Rest(k.custom.Add(nil, args))
+			args = InputOf(args)
 		}
 		dst = append(append(k.appendHead(append(dst, '{'), p.ID, choice), args...), `"}}`...)
 	}

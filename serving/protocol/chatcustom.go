@@ -4,29 +4,14 @@ import (
 	"bytes"
 
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol/field"
 )
 
-// customAsFunction is the function that stands for a custom tool: {"type":"custom","custom":{name, description, format}}.
-func customAsFunction(tool []byte) []byte {
-	var name, description, definition, syntax []byte
-	for m := scan.Object(tool); m.Next(); {
-		if string(m.Key) != "custom" {
-			continue
-		}
-		for c := scan.Object(m.Value); c.Next(); {
-			switch string(c.Key) {
-			case "name":
-				name = c.Value
-			case "description":
-				description = c.Value
-			case "format":
-				definition, syntax = grammar(c.Value)
-			}
-		}
-	}
-	words := text(description)
-	if definition != nil { // no engine constrains one string of a function: the model is told
-		words += "\nThe input must match this " + text(syntax) + " grammar:\n" + text(definition)
+// customAsFunction is the function that stands for a custom tool.
+func customAsFunction(name, description, format []byte) []byte {
+	words := field.Text(description)
+	if definition, syntax := grammar(format); definition != nil { // no engine constrains one string of a function: the model is told
+		words += "\nThe input must match this " + field.Text(syntax) + " grammar:\n" + field.Text(definition)
 	}
 	out := append(append([]byte(`{"type":"function","function":{"name":`), name...), `,"description":`...)
 	return append(append(append(scan.Quote(out, words), `,"parameters":`...), CustomParameters...), `}}`...)
@@ -47,33 +32,11 @@ func grammar(format []byte) (definition, syntax []byte) {
 	return definition, syntax
 }
 
-// customCall reads a custom tool's call of an earlier answer.
-func customCall(raw []byte) (kind string, c piece) {
-	for m := scan.Object(raw); m.Next(); {
-		switch string(m.Key) {
-		case "type":
-			kind = text(m.Value)
-		case "id":
-			c.id = m.Value
-		case "custom":
-			for f := scan.Object(m.Value); f.Next(); {
-				switch string(f.Key) {
-				case "name":
-					c.name = f.Value
-				case "input":
-					c.args = f.Value
-				}
-			}
-		}
-	}
-	return kind, c
-}
-
 // customHistory puts the function's call in the place of a custom tool's.
-func (r *chatReader) customHistory(at string, raw []byte, c piece) error {
+func (r *chatReader) customHistory(raw []byte, c piece) error {
 	for _, v := range [][]byte{c.id, c.name, c.args} {
-		if len(v) == 0 || !isString(v) {
-			return wantType(at, "a custom tool's call with id, custom.name and custom.input")
+		if !field.IsString(v) {
+			return invalid("", "A custom tool's call of an earlier answer has id, custom.name and custom.input.")
 		}
 	}
 	r.req.TextBytes += int64(len(c.name) + len(c.args))

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol/field"
 )
 
 // Functions as they were before tools: engines get tools, the client sees functions. One call an answer.
@@ -14,21 +15,26 @@ func functions(r *chatReader, name string, v []byte) error {
 	out := []byte{'['}
 	e := scan.Array(v)
 	for n := 0; e.Next(); n++ {
-		at := name + "[" + strconv.Itoa(n) + "]"
+		at := field.At(name, n)
 		if n == maxTools {
 			return invalid(name, "There are more than %d functions.", maxTools)
 		}
-		fn := ""
-		if isObject(e.Value) {
-			fn = text(memberOf(e.Value, "name"))
+		var f [4]found
+		edits := len(r.edits)
+		if err := r.object(name+"[].", e.Value, declaredMembers, f[:]); err != nil {
+			return field.Within(at, err)
 		}
-		if fn == "" || len(fn) > maxToolName {
+		fn := field.Text(f[0].value)
+		if fn == "" {
 			return wantType(at, "a function with a name")
+		}
+		if err := CheckToolName(fn); err != nil {
+			return field.Within(at, err)
 		}
 		if n > 0 {
 			out = append(out, ',')
 		}
-		out = append(append(append(out, `{"type":"function","function":`...), e.Value...), '}')
+		out = append(append(append(out, `{"type":"function","function":`...), r.edited(e.Value, r.edits[edits:])...), '}')
 		r.tools = append(r.tools, fn)
 	}
 	if e.Err() != nil || len(r.tools) == 0 {
@@ -62,8 +68,8 @@ func (r *chatReader) checkLegacy() error {
 	case v == nil:
 	case string(v) == `"none"`, string(v) == `"auto"`:
 		r.added = append(append(r.added, `,"tool_choice":`...), v...)
-	case isObject(v):
-		fn := text(memberOf(v, "name"))
+	case field.IsObject(v):
+		fn := field.Text(field.Member(v, "name"))
 		if err := r.declared("function_call", fn); err != nil {
 			return err
 		}
@@ -80,44 +86,33 @@ func (r *chatReader) legacyID() string { return "call_function_" + strconv.Itoa(
 // legacyCall puts tool_calls in the place of an earlier answer's function_call.
 func (r *chatReader) legacyCall(msg *message) error {
 	const name = "function_call"
-	if msg.calls != nil {
+	if msg.calls.value != nil {
 		return invalid(name, "An assistant message has either function_call or tool_calls.")
 	}
-	if !isObject(msg.function) {
-		return wantType(name, "an object with name and arguments")
+	var f [2]found
+	if err := r.object("messages[].function_call.", msg.function.value, functionMembers, f[:]); err != nil {
+		return field.Within(name, err)
 	}
-	fn, args := memberOf(msg.function, "name"), memberOf(msg.function, "arguments")
-	if len(text(fn)) == 0 || args == nil || !isString(args) {
+	fn, args := f[0].value, f[1].value
+	if len(fn) <= len(`""`) || !field.IsString(fn) || !field.IsString(args) {
 		return wantType(name, "an object with name and arguments")
 	}
 	r.req.TextBytes += int64(len(fn) + len(args))
 	r.legacyCalls++
 	out := append([]byte(`"tool_calls":[{"id":"`), r.legacyID()...)
 	out = append(append(append(out, `","type":"function","function":{"name":`...), fn...), `,"arguments":`...)
-	e := msg.functionAt
-	e.text = string(append(append(out, args...), `}}]`...))
-	r.edits = append(r.edits, e)
+	r.edits = append(r.edits, edit{msg.function.start, msg.function.end, string(append(append(out, args...), `}}]`...))})
 	return nil
 }
 
 // legacyResult makes a tool's message of a function's.
 func (r *chatReader) legacyResult(msg *message) error {
 	switch {
-	case msg.name == nil || !isString(msg.name):
+	case msg.name.value == nil:
 		return invalid("name", "A function message needs the name of its function.")
 	case r.legacyCalls == 0:
 		return invalid("role", "A function message answers an earlier function_call.")
 	}
-	r.replace(msg.role, `"tool","tool_call_id":"`+r.legacyID()+`"`)
+	r.replace(msg.role.value, `"tool","tool_call_id":"`+r.legacyID()+`"`)
 	return nil
-}
-
-// memberOf gives a member of an object, nil when there is none or null.
-func memberOf(object []byte, name string) (v []byte) {
-	for m := scan.Object(object); m.Next(); {
-		if string(m.Key) == name && !isNull(m.Value) {
-			v = m.Value
-		}
-	}
-	return v
 }

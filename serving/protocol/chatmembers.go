@@ -6,6 +6,7 @@ import (
 
 	"millrace/internal/usage"
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol/field"
 )
 
 // chatMembers are the members of OpenAI's request and what holds for each. What is not here is an engine's own, or
@@ -37,7 +38,7 @@ func init() {
 		"top_logprobs":          topLogprobs,
 		"stop":                  stop,
 		"response_format":       responseFormat,
-		"reasoning_effort":      oneOf("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+		"reasoning_effort":      reasoningEffort,
 		"parallel_tool_calls": func(r *chatReader, name string, v []byte) error {
 			r.req.OneCall = v[0] == 'f'
 			return anyBool(r, name, v)
@@ -76,10 +77,10 @@ func members(checks map[string]check) map[string]member {
 }
 
 func model(r *chatReader, name string, v []byte) error {
-	if !isString(v) {
+	if !field.IsString(v) {
 		return wantType(name, "a string")
 	}
-	r.req.Model = text(v)
+	r.req.Model = field.Text(v)
 	if len(r.req.Model) > maxModelBytes {
 		return invalid(name, "model is too long.")
 	}
@@ -91,21 +92,26 @@ func stream(r *chatReader, name string, v []byte) error {
 	return anyBool(r, name, v)
 }
 
+// streamMembers are the options of a stream.
+var streamMembers = []string{"include_usage", "include_obfuscation"}
+
 func streamOptions(r *chatReader, name string, v []byte) error {
-	if !isObject(v) {
+	if !field.IsObject(v) {
 		return wantType(name, "an object")
 	}
 	r.options = true
-	m := scan.Object(v)
-	for m.Next() {
-		if key := string(m.Key); (key == "include_usage" || key == "include_obfuscation") && !isNull(m.Value) {
-			if err := anyBool(r, name+"."+key, m.Value); err != nil {
-				return err
-			}
-			if key == "include_usage" {
-				r.req.IncludeUsage = m.Value[0] == 't'
-			}
+	var o [2][]byte // engines get options of ours
+	if err := field.Read(v, streamMembers, o[:], func(strange []byte) { r.req.Ignored.Add("stream_options.", strange) }); err != nil {
+		return field.Within(name, err)
+	}
+	for i, v := range o {
+		if v != nil && !field.IsBool(v) {
+			return wantType(name+"."+streamMembers[i], "true or false")
 		}
+	}
+	r.req.IncludeUsage = string(o[0]) == "true"
+	if string(o[1]) == "true" {
+		r.req.Ignored.Name("stream_options.include_obfuscation")
 	}
 	return nil
 }
@@ -132,7 +138,7 @@ func seed(_ *chatReader, name string, v []byte) error {
 }
 
 func logitBias(r *chatReader, name string, v []byte) error {
-	if !isObject(v) {
+	if !field.IsObject(v) {
 		return wantType(name, "an object")
 	}
 	bias := number(-100, 100)
@@ -161,7 +167,7 @@ func topLogprobs(r *chatReader, name string, v []byte) error {
 
 func stop(r *chatReader, name string, v []byte) error {
 	const want = "a string, or up to 4 strings, none of them empty"
-	if isString(v) {
+	if field.IsString(v) {
 		if len(v) <= len(`""`) {
 			return wantType(name, want)
 		}
@@ -169,7 +175,7 @@ func stop(r *chatReader, name string, v []byte) error {
 	}
 	e, n := scan.Array(v), 0
 	for e.Next() {
-		if n++; !isString(e.Value) || len(e.Value) <= len(`""`) || n > r.stops {
+		if n++; !field.IsString(e.Value) || len(e.Value) <= len(`""`) || n > r.stops {
 			return wantType(name, want)
 		}
 	}
@@ -179,38 +185,47 @@ func stop(r *chatReader, name string, v []byte) error {
 	return nil
 }
 
-func responseFormat(_ *chatReader, name string, v []byte) error {
-	if !isObject(v) {
+// formatMembers are a response format's, schemaMembers those of its JSON schema.
+var (
+	formatMembers = []string{"type", "json_schema"}
+	schemaMembers = []string{"name", "description", "schema", "strict"}
+)
+
+func responseFormat(r *chatReader, name string, v []byte) error {
+	if !field.IsObject(v) {
 		return wantType(name, "an object")
 	}
-	var kind string
-	var schema []byte
-	m := scan.Object(v)
-	for m.Next() {
-		switch string(m.Key) {
-		case "type":
-			kind = text(m.Value)
-		case "json_schema":
-			schema = m.Value
-		}
+	var f [2]found
+	if err := r.object("response_format.", v, formatMembers, f[:]); err != nil {
+		return field.Within(name, err)
 	}
-	switch kind {
+	switch field.Text(f[0].value) {
 	case "text", "json_object":
 		return nil
 	case "json_schema":
-		if schema == nil || !isObject(schema) {
+		schema := f[1].value
+		if !field.IsObject(schema) {
 			return wantType(name+".json_schema", "an object with name and schema")
 		}
-		return nil
+		var s [4]found
+		return field.Within(name+".json_schema", r.object("response_format.json_schema.", schema, schemaMembers, s[:]))
 	}
 	return wantType(name+".type", "one of text, json_object, json_schema")
 }
 
+// effort is how much is to be thought.
+var effort = oneOf("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+func reasoningEffort(r *chatReader, name string, v []byte) error {
+	r.thinks = string(v) != `"none"`
+	return effort(r, name, v)
+}
+
 func cacheKey(r *chatReader, name string, v []byte) error {
-	if !isString(v) {
+	if !field.IsString(v) {
 		return wantType(name, "a string")
 	}
-	r.req.CacheKey = text(v)
+	r.req.CacheKey = field.Text(v)
 	r.dropped = append(r.dropped, name) // a hint for us alone
 	return nil
 }
@@ -230,10 +245,10 @@ func modalities(_ *chatReader, name string, v []byte) error {
 
 // serviceTier is for the gate, which knows what is offered; engines have their own ways.
 func serviceTier(r *chatReader, name string, v []byte) error {
-	if !isString(v) {
+	if !field.IsString(v) {
 		return wantType(name, "one of auto, default, flex, priority")
 	}
-	switch text(v) {
+	switch field.Text(v) {
 	case "auto", "default":
 	case "flex":
 		r.req.Service = usage.Batch

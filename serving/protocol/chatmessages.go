@@ -1,11 +1,8 @@
 package protocol
 
 import (
-	"errors"
-	"fmt"
-
-	"millrace/internal/fault"
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol/field"
 )
 
 // Limits of messages and tools.
@@ -15,15 +12,54 @@ const (
 	maxPartsEach = 4 << 10
 )
 
-// message is one message's members, raw; nil where there is none or null.
+// found is a member of an object of the body, and where it stands there. Its value is nil where it is absent or
+// null, its end 0 where it is absent.
+type found struct {
+	value      []byte
+	start, end int
+}
+
+// object reads an object of the body: the members that have names. Others are taken out, and named: engines may know them,
+// and by some one client would reach what is another's (a part's uuid is vLLM's name for an image that it keeps).
+func (r *chatReader) object(place string, raw []byte, names []string, into []found) error {
+	base, kept, cut, last := offset(r.req.Body, raw), -1, -1, 0
+	err := field.Walk(raw, names, func(i int, key, value []byte, start, end int) {
+		if i < 0 && !field.IsNull(value) {
+			r.req.Ignored.Add(place, key)
+			last = end
+			if kept >= 0 { // with the comma before it
+				r.edits = append(r.edits, edit{base + kept, base + end, ""})
+				kept = end
+			} else if cut < 0 {
+				cut = start
+			}
+			return
+		}
+		if cut >= 0 { // with the comma after it
+			r.edits = append(r.edits, edit{base + cut, base + start, ""})
+			cut = -1
+		}
+		kept = end
+		switch {
+		case i < 0:
+		case field.IsNull(value):
+			into[i] = found{nil, base + start, base + end}
+		default:
+			into[i] = found{value, base + start, base + end}
+		}
+	})
+	if cut >= 0 {
+		r.edits = append(r.edits, edit{base + cut, base + last, ""})
+	}
+	return err
+}
+
+// messageMembers are a message's, those of every role.
+var messageMembers = []string{"role", "content", "tool_calls", "tool_call_id", "name", "refusal", "reasoning_content", "reasoning", "function_call", "audio"}
+
+// message is one message's members.
 type message struct {
-	role, content, calls, callID, name, refusal []byte
-
-	function   []byte // function_call, which came before tool_calls
-	functionAt edit
-
-	reasoning     edit // that gives its reasoning the name that every engine takes
-	toldReasoning bool // under that name
+	role, content, calls, callID, name, refusal, thought, reasoning, function, audio found
 }
 
 func messages(r *chatReader, name string, v []byte) error {
@@ -34,7 +70,7 @@ func messages(r *chatReader, name string, v []byte) error {
 			return invalid(name, "There are more than %d messages.", maxMessages)
 		}
 		if err := r.message(e.Value); err != nil {
-			return within(fmt.Sprintf("messages[%d]", n), err)
+			return field.Within(field.At(name, n), err)
 		}
 		n++
 	}
@@ -44,104 +80,85 @@ func messages(r *chatReader, name string, v []byte) error {
 	return nil
 }
 
-// within names the place of a fault that was found inside it. Places are only put together when something is wrong.
-func within(at string, err error) error {
-	var f *fault.Fault
-	if errors.As(err, &f) {
-		switch {
-		case f.Param == "":
-			f.Param = at
-		case f.Param[0] == '[':
-			f.Param = at + f.Param
-		default:
-			f.Param = at + "." + f.Param
-		}
-	}
-	return err
-}
-
 func (r *chatReader) message(raw []byte) error {
-	if !isObject(raw) {
-		return wantObject("A message")
+	var v [10]found
+	if err := r.object("messages[].", raw, messageMembers, v[:]); err != nil {
+		return err
 	}
-	var msg message
-	m := scan.Object(raw)
-	for m.Next() {
-		if isNull(m.Value) {
-			continue
-		}
-		switch string(m.Key) {
-		case "role":
-			msg.role = m.Value
-		case "content":
-			if msg.content != nil {
-				return twice("content") // readers differ in which counts
-			}
-			msg.content = m.Value
-		case "tool_calls":
-			msg.calls = m.Value
-		case "tool_call_id":
-			msg.callID = m.Value
-		case "name":
-			msg.name = m.Value
-		case "refusal":
-			msg.refusal = m.Value
-		case "reasoning_content":
-			msg.toldReasoning = true
-		case "reasoning":
-			from := offset(r.req.Body, raw)
-			msg.reasoning = edit{from + m.Start, offset(r.req.Body, m.Value), `"reasoning_content":`}
-		case "function_call":
-			msg.function, msg.functionAt = m.Value, edit{offset(r.req.Body, raw) + m.Start, offset(r.req.Body, raw) + m.End, ""}
-		case "audio":
-			return invalid(string(m.Key), "%s is not supported here.", m.Key).WithCode("unsupported_parameter")
+	m := message{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]}
+	if m.audio.value != nil {
+		return field.Unsupported("audio", "audio is not supported here.")
+	}
+	for i, f := range [...]found{m.name, m.refusal, m.thought, m.reasoning} {
+		if f.value != nil && !field.IsString(f.value) {
+			return wantType([...]string{"name", "refusal", "reasoning_content", "reasoning"}[i], "a string")
 		}
 	}
-	if msg.reasoning.text != "" && !msg.toldReasoning {
-		r.edits = append(r.edits, msg.reasoning)
+	if m.reasoning.value != nil && m.thought.value == nil { // the name that every engine takes
+		r.edits = append(r.edits, edit{m.reasoning.start, offset(r.req.Body, m.reasoning.value), `"reasoning_content":`})
+		if m.thought.end > 0 { // null
+			r.edits = append(r.edits, edit{m.thought.start, m.thought.end, `"reasoning":null`})
+		}
 	}
-	return r.checkMessage(&msg)
+	return r.checkMessage(&m)
 }
 
-func twice(name string) error { return invalid(name, "%s is given twice.", name) }
-
-func wantObject(what string) error { return fault.New(fault.Invalid, "%s must be an object.", what) }
-
-func (r *chatReader) checkMessage(msg *message) error {
-	switch string(msg.role) {
+func (r *chatReader) checkMessage(m *message) error {
+	switch string(m.role.value) {
 	case `"developer"`: // templates of open models know it as system
-		r.replace(msg.role, `"system"`)
+		r.replace(m.role.value, `"system"`)
 	case `"system"`, `"user"`:
 	case `"assistant"`:
-		if msg.function != nil {
-			if err := r.legacyCall(msg); err != nil {
-				return err
-			}
-		}
-		if msg.content == nil {
-			if msg.calls == nil && msg.function == nil && msg.refusal == nil {
-				return invalid("content", "An assistant message needs content or tool_calls.")
-			}
-			return r.toolCalls(msg.calls)
-		}
+		return r.assistant(m)
 	case `"tool"`:
-		if msg.callID == nil || !isString(msg.callID) {
+		if !field.IsString(m.callID.value) {
 			return invalid("tool_call_id", "A tool message needs the tool_call_id that it answers.")
 		}
 	case `"function"`:
-		if err := r.legacyResult(msg); err != nil {
+		if err := r.legacyResult(m); err != nil {
 			return err
 		}
 	default:
 		return wantType("role", "one of developer, system, user, assistant, tool")
 	}
-	if msg.name != nil && !isString(msg.name) {
-		return wantType("name", "a string")
-	}
-	if err := r.toolCalls(msg.calls); err != nil {
+	if err := r.toolCalls(m.calls.value); err != nil {
 		return err
 	}
-	return r.content(msg.content, string(msg.role) == `"user"`)
+	return r.content(m.content.value, string(m.role.value) == `"user"`)
+}
+
+func (r *chatReader) assistant(m *message) error {
+	if m.function.value != nil {
+		if err := r.legacyCall(m); err != nil {
+			return err
+		}
+	}
+	if err := r.toolCalls(m.calls.value); err != nil {
+		return err
+	}
+	calls := m.calls.value != nil || m.function.value != nil
+	if calls && m.thought.value == nil && m.reasoning.value == nil {
+		fill := edit{m.role.end, m.role.end, `,"reasoning_content":""`}
+		if m.thought.end > 0 { // null
+			fill = edit{m.thought.start, m.thought.end, `"reasoning_content":""`}
+		}
+		r.thoughtless = append(r.thoughtless, fill)
+	}
+	if m.content.value == nil {
+		if !calls && m.refusal.value == nil {
+			return invalid("content", "An assistant message needs content or tool_calls.")
+		}
+		return nil
+	}
+	return r.content(m.content.value, false)
+}
+
+// fillReasoning gives calls without reasoning an empty one where thinking is asked for: models that think refuse a history in
+// which it is missing, or begin to think about it.
+func (r *chatReader) fillReasoning() {
+	if r.thinks {
+		r.edits = append(r.edits, r.thoughtless...)
+	}
 }
 
 // content is a string or an array of parts; only a user's may hold more than text.
@@ -150,10 +167,10 @@ func (r *chatReader) content(v []byte, media bool) error {
 	switch {
 	case v == nil:
 		return invalid(name, "The message has no content.")
-	case isString(v):
+	case field.IsString(v):
 		r.req.TextBytes += int64(len(v))
 		return nil
-	case !isArray(v):
+	case !field.IsArray(v):
 		return wantType(name, "a string or an array of content parts")
 	}
 	e, n := scan.Array(v), 0
@@ -162,7 +179,7 @@ func (r *chatReader) content(v []byte, media bool) error {
 			return invalid(name, "The message has more than %d content parts.", maxPartsEach)
 		}
 		if err := r.part(e.Value, media); err != nil {
-			return within(fmt.Sprintf("content[%d]", n), err)
+			return field.Within(field.At(name, n), err)
 		}
 		n++
 	}
@@ -172,43 +189,44 @@ func (r *chatReader) content(v []byte, media bool) error {
 	return nil
 }
 
+// partMembers are a content part's; those after image_url make a part one of a kind that is refused: some engines go by the
+// member, whatever the type says.
+var partMembers = []string{"type", "text", "refusal", "image_url", "input_audio", "audio_url", "video_url", "image_embeds", "image_pil", "file"}
+
+const firstRefused = 4
+
 func (r *chatReader) part(raw []byte, media bool) error {
-	if !isObject(raw) {
-		return wantObject("A content part")
+	var v [10]found
+	if err := r.object("messages[].content[].", raw, partMembers, v[:]); err != nil {
+		return err
 	}
-	var kind, txt, image, other []byte
-	m := scan.Object(raw)
-	for m.Next() {
-		switch string(m.Key) {
-		case "type":
-			kind = m.Value
-		case "text", "refusal":
-			txt = m.Value
-		case "image_url":
-			if image != nil {
-				return twice("image_url")
-			}
-			image = m.Value
-		case "input_audio", "audio_url", "video_url", "image_embeds", "image_pil", "file": // whatever the type says: some engines go by the member
-			other = m.Key
+	kind, text, refusal, image := string(v[0].value), v[1].value, v[2].value, v[3].value
+	if image != nil && (!media || kind != `"image_url"`) {
+		return field.Unsupported("type", "Only a user's part of type image_url holds an image_url.")
+	}
+	switch {
+	case kind == `"text"`, kind == `"image_url"` && media, kind == `"refusal"` && !media:
+	case kind == `"input_audio"`, kind == `"file"`, kind == `"image_url"`, kind == `"video_url"`:
+		return field.Unsupported("type", "Content parts of type %s are not supported here.", kind)
+	default:
+		return wantType("type", "one of text, image_url")
+	}
+	for i, f := range v[firstRefused:] {
+		if f.value != nil {
+			name := partMembers[firstRefused+i]
+			return field.Unsupported(name, "Content parts with %s are not supported here.", name)
 		}
 	}
-	if image != nil && (!media || string(kind) != `"image_url"`) {
-		return invalid("type", "Only a user's part of type image_url holds an image_url.").WithCode("unsupported_parameter")
+	if kind == `"image_url"` {
+		return r.image(image)
 	}
-	switch k := string(kind); {
-	case other != nil && (k == `"text"` || k == `"image_url"` || k == `"refusal"`):
-		return invalid(string(other), "Content parts with %s are not supported here.", other).WithCode("unsupported_parameter")
-	case k == `"text"`, k == `"refusal"` && !media:
-		if txt == nil || !isString(txt) {
-			return wantType("text", "a string")
-		}
-		r.req.TextBytes += int64(len(txt))
-		return nil
-	case k == `"image_url"` && media:
-		return r.imageURL(image)
-	case k == `"input_audio"`, k == `"file"`, k == `"image_url"`, k == `"video_url"`:
-		return invalid("type", "Content parts of type %s are not supported here.", k).WithCode("unsupported_parameter")
+	name := kind[1 : len(kind)-1]
+	if name == "refusal" {
+		text = refusal
 	}
-	return wantType("type", "one of text, image_url")
+	if !field.IsString(text) {
+		return wantType(name, "a string")
+	}
+	r.req.TextBytes += int64(len(text))
+	return nil
 }

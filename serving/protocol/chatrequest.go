@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"millrace/internal/usage"
 	"millrace/serving/engine"
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol/field"
 )
 
 // Limits of requests.
@@ -46,17 +48,18 @@ type ChatRequest struct {
 	MaxTokens    int64 // per choice; 0 = not given
 	N            int
 	Service      usage.Service
-	TellService  bool     // service_tier was given: the answer says which it was
-	CacheKey     string   // prompt_cache_key: a session's hint for routing
-	Ignored      []string // members that were accepted and dropped
-	Extras       []string // members that are an engine's own, or nobody's
-	CustomTools  []string // names of tools whose input is text; engines get functions
-	OneCall      bool     // parallel_tool_calls is false
-	Legacy       bool     // functions instead of tools: the answer has function_call
-	RemoteImages int      // images that are named by an address and not fetched yet
-	Task         Task     // what is asked of the engine
-	Messages     []byte   // as the client sent them, or the prompt, for routing
-	TextBytes    int64    // bytes of text in the messages, for estimates
+	TellService  bool                           // service_tier was given: the answer says which it was
+	CacheKey     string                         // prompt_cache_key: a session's hint for routing
+	Ignored      field.Ignored                  // what was accepted and dropped
+	Extras       []string                       // members that are an engine's own, or nobody's
+	CustomTools  []string                       // names of tools whose input is text; engines get functions
+	OneCall      bool                           // parallel_tool_calls is false
+	Legacy       bool                           // functions instead of tools: the answer has function_call
+	RemoteImages int                            // images that are named by an address and not fetched yet
+	ImagePlace   func(message, part int) string // where in the client's request an image is; nil = where it is in the body
+	Task         Task                           // what is asked of the engine
+	Messages     []byte                         // as the client sent them, or the prompt, for routing
+	TextBytes    int64                          // bytes of text in the messages, for estimates
 }
 
 // chatReader is one body being checked.
@@ -79,7 +82,10 @@ type chatReader struct {
 	added          []byte   // members for engines, each after a comma
 	stops          int      // stop sequences at most
 	known          map[string]member
-	prompts        int // of a completion
+	prompts        int    // of a completion
+	thinks         bool   // thinking is asked for
+	thoughtless    []edit // that give assistant messages with calls an empty reasoning
+	built          *Built // of a body that another dialect wrote; nil = the client's own
 }
 
 // edit replaces a span of the body.
@@ -87,6 +93,9 @@ type edit struct {
 	start, end int
 	text       string
 }
+
+// byStart puts edits in order: what is put in before what stands there.
+func byStart(a, b edit) int { return cmp.Or(a.start-b.start, a.end-b.end) }
 
 // DecodeChat checks a body. What is wrong with it is a fault of kind Invalid that names the member. The request keeps
 // slices of body.
@@ -97,19 +106,28 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 	return (&chatReader{req: &ChatRequest{Body: body, N: 1, TextBytes: -1}, stops: maxStops, known: chatMembers}).decode()
 }
 
+// Built is what a dialect knows of the messages that it wrote: it made them of what it had checked, so they are not read again.
+type Built struct {
+	TextBytes    int64 // of text in the messages
+	RemoteImages int   // images by address, each checked by CheckImage
+}
+
 // DecodeBuilt checks a body that another dialect has built of a request that it has checked to be JSON. That dialect may
 // allow more stop sequences than OpenAI's. What it has added of earlier turns counts in the size.
-func DecodeBuilt(body []byte) (*ChatRequest, error) {
+func DecodeBuilt(body []byte, b Built) (*ChatRequest, error) {
 	if len(body) > MaxBodyBytes {
 		return nil, fault.New(fault.TooLarge, "The request is larger than %d MiB with all that it continues from.", MaxBodyBytes>>20)
 	}
-	return (&chatReader{req: &ChatRequest{Body: body, N: 1, TextBytes: -1}, stops: MaxBuiltStops, known: chatMembers}).decode()
+	if b.RemoteImages > maxRemoteImages {
+		return nil, tooManyImages().WithParam("messages")
+	}
+	return (&chatReader{req: &ChatRequest{Body: body, N: 1, TextBytes: -1}, stops: MaxBuiltStops, known: chatMembers, built: &b}).decode()
 }
 
 func (r *chatReader) decode() (*ChatRequest, error) {
 	body := r.req.Body
-	if tooDeep(body) {
-		return nil, fault.New(fault.Invalid, "The request has more than %d objects and arrays in one another.", maxDepth).WithCode("invalid_json")
+	if r.built == nil && tooDeep(body) {
+		return nil, depthFault()
 	}
 	var space [32][]byte
 	seen := space[:0]
@@ -117,7 +135,7 @@ func (r *chatReader) decode() (*ChatRequest, error) {
 	for m.Next() {
 		for _, k := range seen {
 			if bytes.Equal(k, m.Key) {
-				return nil, invalid(string(m.Key), "%q is given twice.", clip(m.Key))
+				return nil, invalid(string(m.Key), "%q is given twice.", field.Clip(m.Key))
 			}
 		}
 		if len(seen) == maxMembers {
@@ -136,6 +154,10 @@ func (r *chatReader) decode() (*ChatRequest, error) {
 	}
 	r.rebuild()
 	return r.req, nil
+}
+
+func depthFault() *fault.Fault {
+	return fault.New(fault.Invalid, "The request has more than %d objects and arrays in one another.", maxDepth).WithCode("invalid_json")
 }
 
 // tooDeep reports whether valid JSON is nested more deeply than maxDepth.
@@ -161,13 +183,22 @@ func tooDeep(body []byte) bool {
 // member checks one member. Null is as good as absent, but for what is required.
 func (r *chatReader) member(name, v []byte) error {
 	m, known := r.known[string(name)]
+	if r.built != nil { // what the client nested in it is in the other members
+		if m.name == "messages" {
+			r.req.Messages, r.req.TextBytes, r.req.RemoteImages = v, r.built.TextBytes, r.built.RemoteImages
+			return nil
+		}
+		if tooDeep(v) {
+			return depthFault()
+		}
+	}
 	switch {
 	case !known && engine.Steers(name):
-		return invalid(string(name), "%s steers engines: only Millrace sets it.", clip(name)).WithCode("unsupported_parameter")
+		return invalid(string(name), "%s steers engines: only Millrace sets it.", field.Clip(name)).WithCode("unsupported_parameter")
 	case !known:
 		r.req.Extras = append(r.req.Extras, string(name))
 		return nil
-	case isNull(v) && !m.needed:
+	case field.IsNull(v) && !m.needed:
 		return nil
 	}
 	return m.check(r, m.name, v)
@@ -175,7 +206,7 @@ func (r *chatReader) member(name, v []byte) error {
 
 // ignore drops a member and tells the client.
 func (r *chatReader) ignore(name string) {
-	r.req.Ignored = append(r.req.Ignored, name)
+	r.req.Ignored.Name(name)
 	r.dropped = append(r.dropped, name)
 }
 
@@ -217,6 +248,7 @@ func (r *chatReader) finish() error {
 	if err := r.checkToolChoice(); err != nil {
 		return err
 	}
+	r.fillReasoning()
 	if len(q.CustomTools) > 0 && r.toolTexts != nil {
 		r.keepTools(func(string) bool { return true })
 	}
@@ -229,7 +261,7 @@ func (q *ChatRequest) KeepExtras(allowed []string) {
 	for _, name := range q.Extras {
 		if !slices.Contains(allowed, name) {
 			dropped = append(dropped, name)
-			q.Ignored = append(q.Ignored, clip([]byte(name)))
+			q.Ignored.Name(name)
 		}
 	}
 	if dropped != nil {
@@ -240,7 +272,7 @@ func (q *ChatRequest) KeepExtras(allowed []string) {
 // rebuild makes the engines' body where it is not the client's.
 func (r *chatReader) rebuild() {
 	if len(r.dropped) > 0 || len(r.edits) > 0 || len(r.added) > 0 {
-		slices.SortFunc(r.edits, func(a, b edit) int { return a.start - b.start })
+		slices.SortStableFunc(r.edits, byStart)
 		out := rewrite(r.req.Body, r.dropped, r.edits)
 		r.req.Body = append(append(out[:len(out)-1], r.added...), '}')
 	}
@@ -257,30 +289,32 @@ func rewrite(old []byte, dropped []string, edits []edit) []byte {
 		if len(out) > 1 {
 			out = append(out, ',')
 		}
-		from := m.Start
-		for _, e := range edits {
-			if e.start >= from && e.end <= m.End {
-				out = append(append(out, old[from:e.start]...), e.text...)
-				from = e.end
-			}
+		for len(edits) > 0 && edits[0].start < m.Start {
+			edits = edits[1:] // of a member that was dropped
 		}
-		out = append(out, old[from:m.End]...)
+		n := 0
+		for n < len(edits) && edits[n].start < m.End {
+			n++
+		}
+		out = appendEdited(out, old, m.Start, m.End, edits[:n])
+		edits = edits[n:]
 	}
 	return append(out, '}')
 }
 
-func invalid(param, format string, args ...any) *fault.Fault {
-	return fault.New(fault.Invalid, format, args...).WithParam(clip([]byte(param)))
+// appendEdited appends a span of a text with edits to it, in their order. An edit within an earlier one has no effect.
+func appendEdited(dst, text []byte, from, end int, edits []edit) []byte {
+	for _, e := range edits {
+		if e.start >= from {
+			dst = append(append(dst, text[from:e.start]...), e.text...)
+			from = e.end
+		}
+	}
+	return append(dst, text[from:end]...)
 }
 
-// maxShown bounds what is repeated of a client's own text in an error.
-const maxShown = 64
-
-func clip(b []byte) string {
-	if len(b) <= maxShown {
-		return string(b)
-	}
-	return strings.ToValidUTF8(string(b[:maxShown]), "") + "…"
+func invalid(param, format string, args ...any) *fault.Fault {
+	return field.Invalid(param, format, args...)
 }
 
 // ---- checks of single values ---------------------------------------------------------------------------------------
@@ -289,13 +323,8 @@ type check func(r *chatReader, name string, v []byte) error
 
 func wantType(name, want string) error { return invalid(name, "%s must be %s.", name, want) }
 
-func isString(v []byte) bool { return v[0] == '"' }
-func isObject(v []byte) bool { return v[0] == '{' }
-func isArray(v []byte) bool  { return v[0] == '[' }
-func isBool(v []byte) bool   { return v[0] == 't' || v[0] == 'f' }
-
 func anyBool(_ *chatReader, name string, v []byte) error {
-	if !isBool(v) {
+	if !field.IsBool(v) {
 		return wantType(name, "true or false")
 	}
 	return nil
@@ -327,7 +356,7 @@ func integer(name string, v []byte, low, high int64) (int64, error) {
 
 func oneOf(values ...string) check {
 	return func(_ *chatReader, name string, v []byte) error {
-		if !isString(v) || !slices.Contains(values, string(inside(v))) {
+		if !field.IsString(v) || !slices.Contains(values, string(field.Inside(v))) {
 			return wantType(name, "one of "+strings.Join(values, ", "))
 		}
 		return nil
@@ -345,10 +374,11 @@ func ignored(r *chatReader, name string, _ []byte) error {
 	return nil
 }
 
-func text(v []byte) string {
-	out, _ := scan.Text(nil, v)
-	return string(out)
-}
+// bytesPerToken turns text into a low estimate of tokens: most languages have fewer bytes a token.
+const bytesPerToken = 4
+
+// EstimateTokens is how many tokens so many bytes of text are about, and a prompt never none.
+func EstimateTokens(bytes int64) int64 { return bytes/bytesPerToken + 1 }
 
 // Has reports whether the client sent this member.
 func (q *ChatRequest) Has(name string) bool {

@@ -243,7 +243,7 @@ func TestBuiltBodiesHaveTheLimitOfBodies(t *testing.T) {
 		kind  fault.Kind
 	}{{MaxBodyBytes, 0}, {MaxBodyBytes + 1, fault.TooLarge}} {
 		body := built + strings.Repeat(" ", tt.bytes-len(built))
-		if _, err := DecodeBuilt([]byte(body)); (err != nil) != (tt.kind != 0) || err != nil && !fault.Is(err, tt.kind) {
+		if _, err := DecodeBuilt([]byte(body), Built{}); (err != nil) != (tt.kind != 0) || err != nil && !fault.Is(err, tt.kind) {
 			t.Errorf("%d bytes: %v", tt.bytes, err)
 		}
 	}

@@ -117,7 +117,7 @@ func (s *ChatStream) choice(dst []byte, d *delta) ([]byte, error) {
 		return dst, err
 	}
 	c.finished = true
-	dst = s.restOfInputs(dst, d.index)
+	dst = s.restOfCalls(dst, d.index)
 	return s.close(s.open(dst, d.index), logprobs, s.p.finish(reason, &c.calls)), nil
 }
 

@@ -1,59 +1,85 @@
 package protocol
 
 import (
-	"fmt"
 	"slices"
 
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol/field"
+)
+
+// callMembers are a call's of an earlier answer; functionMembers and customMembers are those of what it calls.
+var (
+	callMembers     = []string{"id", "type", "function", "custom", "index"}
+	functionMembers = []string{"name", "arguments"}
+	customMembers   = []string{"name", "input"}
 )
 
 func (r *chatReader) toolCalls(v []byte) error {
 	if v == nil {
 		return nil
 	}
+	const name = "tool_calls"
 	e, n := scan.Array(v), 0
 	for e.Next() {
-		at := fmt.Sprintf("tool_calls[%d]", n)
-		if n++; isObject(e.Value) {
-			if kind, custom := customCall(e.Value); kind == "custom" {
-				if err := r.customHistory(at, e.Value, custom); err != nil {
-					return err
-				}
-				continue
-			}
+		if err := r.toolCall(e.Value); err != nil {
+			return field.Within(field.At(name, n), err)
 		}
-		p := piece{}
-		if !isObject(e.Value) || !p.parse(e.Value) || len(p.id) == 0 || len(p.name) == 0 {
-			return wantType(at, "a function call with id, function.name and function.arguments")
-		}
-		r.req.TextBytes += int64(len(p.name) + len(p.args))
+		n++
 	}
 	if e.Err() != nil {
-		return wantType("tool_calls", "an array")
+		return wantType(name, "an array")
 	}
+	return nil
+}
+
+func (r *chatReader) toolCall(raw []byte) error {
+	var v [5]found
+	var f [2]found
+	if err := r.object("messages[].tool_calls[].", raw, callMembers, v[:]); err != nil {
+		return err
+	}
+	id, kind, function, custom := v[0].value, v[1].value, v[2].value, v[3].value
+	if string(kind) == `"custom"` {
+		if !field.IsObject(custom) {
+			return wantType("custom", "an object with name and input")
+		}
+		if err := r.object("messages[].tool_calls[].custom.", custom, customMembers, f[:]); err != nil {
+			return field.Within("custom", err)
+		}
+		return r.customHistory(raw, piece{id: id, name: f[0].value, args: f[1].value})
+	}
+	if len(id) <= len(`""`) || !field.IsString(id) || !field.IsObject(function) {
+		return invalid("", "A function call of an earlier answer has id, function.name and function.arguments.")
+	}
+	if err := r.object("messages[].tool_calls[].function.", function, functionMembers, f[:]); err != nil {
+		return field.Within("function", err)
+	}
+	if !field.IsString(f[0].value) || len(f[0].value) <= len(`""`) {
+		return wantType("function.name", "the name of a function")
+	}
+	r.req.TextBytes += int64(len(f[0].value) + len(f[1].value))
 	return nil
 }
 
 // ---- tools ---------------------------------------------------------------------------------------------------------
 
+// toolMembers are a tool's; declaredMembers are a function's, and of a custom tool those that are one's.
+var (
+	toolMembers     = []string{"type", "function", "custom"}
+	declaredMembers = []string{"name", "description", "parameters", "strict"}
+	customTool      = []string{"name", "description", "format"}
+)
+
 func tools(r *chatReader, name string, v []byte) error {
 	r.toolList = v
 	e := scan.Array(v)
 	for e.Next() {
-		at := fmt.Sprintf("tools[%d]", len(r.tools))
 		if len(r.tools) == maxTools {
 			return invalid(name, "There are more than %d tools.", maxTools)
 		}
-		kind, fn := typed(e.Value)
-		tool := e.Value
-		switch {
-		case (kind != "function" && kind != "custom") || fn == "" || len(fn) > maxToolName:
-			return wantType(at, "a function, or a custom tool, with a name")
-		case kind == "custom":
-			tool = customAsFunction(e.Value)
-			r.req.CustomTools = append(r.req.CustomTools, fn)
+		if err := r.tool(e.Value); err != nil {
+			return field.Within(field.At(name, len(r.tools)), err)
 		}
-		r.tools, r.toolTexts = append(r.tools, fn), append(r.toolTexts, tool)
 	}
 	if e.Err() != nil {
 		return wantType(name, "an array of tools")
@@ -61,23 +87,76 @@ func tools(r *chatReader, name string, v []byte) error {
 	return nil
 }
 
-// typed reads {"type": …, "function": {"name": …}}, or the same of a custom tool.
-func typed(raw []byte) (kind, function string) {
-	m := scan.Object(raw)
-	for m.Next() {
-		switch string(m.Key) {
-		case "type":
-			kind = text(m.Value)
-		case "function", "custom":
-			f := scan.Object(m.Value)
-			for f.Next() {
-				if string(f.Key) == "name" {
-					function = text(f.Value)
-				}
-			}
+func (r *chatReader) tool(raw []byte) error {
+	const want = "A tool is a function, or a custom tool, with a name."
+	if !field.IsObject(raw) {
+		return invalid("", want)
+	}
+	var v [3]found
+	var f [4]found
+	edits := len(r.edits)
+	if err := r.object("tools[].", raw, toolMembers, v[:]); err != nil {
+		return err
+	}
+	kind, names := "function", declaredMembers
+	if string(v[0].value) == `"custom"` {
+		kind, names, v[1] = "custom", customTool, v[2]
+	} else if string(v[0].value) != `"function"` {
+		return invalid("", want)
+	}
+	if !field.IsObject(v[1].value) {
+		return invalid("", want)
+	}
+	if err := r.object("tools[]."+kind+".", v[1].value, names, f[:]); err != nil {
+		return field.Within(kind, err)
+	}
+	name := field.Text(f[0].value)
+	if name == "" {
+		return invalid("", want)
+	}
+	if err := CheckToolName(name); err != nil {
+		return field.Within(kind, err)
+	}
+	tool := r.edited(raw, r.edits[edits:])
+	if kind == "custom" {
+		tool = customAsFunction(f[0].value, f[1].value, f[2].value)
+		r.req.CustomTools = append(r.req.CustomTools, name)
+	}
+	r.tools, r.toolTexts = append(r.tools, name), append(r.toolTexts, tool)
+	return nil
+}
+
+// edited is a value of the body with edits to it.
+func (r *chatReader) edited(raw []byte, edits []edit) []byte {
+	if len(edits) == 0 {
+		return raw
+	}
+	slices.SortStableFunc(edits, byStart)
+	from := offset(r.req.Body, raw)
+	return appendEdited(nil, r.req.Body, from, from+len(raw), edits)
+}
+
+// CheckToolName checks what OpenAI's API and engines' grammars take for a tool's name.
+func CheckToolName(name string) error {
+	if len(name) > maxToolName {
+		return invalid("name", "A tool's name has at most %d characters.", maxToolName)
+	}
+	for _, c := range []byte(name) {
+		if (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') && c != '_' && c != '-' {
+			return invalid("name", "A tool's name is made of letters, digits, _ and -: %q is not.", field.Clip(name))
 		}
 	}
-	return kind, function
+	return nil
+}
+
+// typed reads {"type": …, "function": {"name": …}}, or the same of a custom tool.
+func typed(raw []byte) (kind, function string) {
+	kind = field.Text(field.Member(raw, "type"))
+	what := field.Member(raw, "function")
+	if what == nil {
+		what = field.Member(raw, "custom")
+	}
+	return kind, field.Text(field.Member(what, "name"))
 }
 
 // checkToolChoice needs the tools: it comes after all members.
@@ -87,7 +166,7 @@ func (r *chatReader) checkToolChoice() error {
 	switch {
 	case v == nil:
 		return nil
-	case isString(v):
+	case field.IsString(v):
 		switch string(v) {
 		case `"none"`, `"auto"`:
 			return nil
@@ -97,7 +176,7 @@ func (r *chatReader) checkToolChoice() error {
 			}
 			return nil
 		}
-	case isObject(v):
+	case field.IsObject(v):
 		switch kind, fn := typed(v); kind {
 		case "function":
 			return r.declared(name, fn)
@@ -115,7 +194,7 @@ func (r *chatReader) declared(param, function string) error {
 	if slices.Contains(r.tools, function) {
 		return nil
 	}
-	return invalid(param, "tool_choice names %q, which is not among the tools.", clip([]byte(function)))
+	return invalid(param, "tool_choice names %q, which is not among the tools.", field.Clip(function))
 }
 
 // allowTools keeps the allowed tools only and makes the mode the choice: engines do not know allowed_tools.
@@ -125,7 +204,7 @@ func (r *chatReader) allowTools(choice []byte) error {
 	var list []byte
 	m := scan.Object(choice)
 	for m.Next() {
-		if string(m.Key) == "allowed_tools" && isObject(m.Value) {
+		if string(m.Key) == "allowed_tools" && field.IsObject(m.Value) {
 			in := scan.Object(m.Value)
 			for in.Next() {
 				switch string(in.Key) {

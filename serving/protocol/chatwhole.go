@@ -7,6 +7,7 @@ import (
 
 	"millrace/internal/usage"
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol/field"
 )
 
 // MaxAnswerBytes bounds a whole answer in memory: 256K tokens of text fit many times over.
@@ -99,7 +100,7 @@ func (c *wholeChoice) add(d *delta) (err error) {
 		return nil
 	}
 	for which, t := range d.texts {
-		c.texts[which] = append(c.texts[which], inside(t)...)
+		c.texts[which] = append(c.texts[which], field.Inside(t)...)
 	}
 	if d.tools != nil && !c.calls.add(d.tools, func(int) {}) {
 		return ErrMalformed

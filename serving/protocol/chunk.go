@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol/field"
 )
 
 // ErrMalformed says that an engine sent something that is no Chat Completions chunk.
@@ -91,7 +92,7 @@ func (c *chunk) parse(data []byte, counter string) error {
 			known = true
 			c.parseChoices(&p)
 		case string(key) == "error":
-			if v := p.value(); !p.bad && !isNull(v) {
+			if v := p.value(); !p.bad && !field.IsNull(v) {
 				return engineError(data, v)
 			}
 		case string(key) == "created":
@@ -151,7 +152,7 @@ func (d *delta) parse(p *cursor) {
 			if d.index = i; err != nil || i < 0 || i >= maxChoices {
 				p.bad = true
 			}
-		case "delta":
+		case "delta", "message": // some engines stream whole messages
 			d.parseDelta(p)
 		case "text": // of a completion of text
 			d.setText(content, p)
@@ -162,13 +163,13 @@ func (d *delta) parse(p *cursor) {
 			}
 		case "finish_reason":
 			switch v := p.value(); {
-			case inside(v) == nil:
+			case field.Inside(v) == nil:
 				p.bad = true
 			case len(v) > len(`""`): // some engines say "" until there is a reason
 				d.finish = v
 			}
 		case "stop_reason", "matched_stop": // vLLM's and SGLang's; a number is a token, which nobody asked to stop at
-			if v := inside(p.value()); len(v) > 0 && cleanText(v) {
+			if v := field.Inside(p.value()); len(v) > 0 && cleanText(v) {
 				d.stopped = v
 			}
 		default:
@@ -200,6 +201,12 @@ func (d *delta) parseDelta(p *cursor) {
 			} else if v[scan.Space(v, 1)] != ']' {
 				d.tools = v
 			}
+		case "function_call": // what came before tool_calls
+			if v := p.value(); !field.IsObject(v) || !json.Valid(v) {
+				p.bad = true
+			} else if d.tools == nil {
+				d.tools = append(append([]byte(`[{"index":0,"function":`), v...), `}]`...)
+			}
 		default:
 			p.value()
 		}
@@ -214,7 +221,7 @@ func (d *delta) parseDelta(p *cursor) {
 
 func (d *delta) setText(which int, p *cursor) {
 	v := p.value()
-	in := inside(v)
+	in := field.Inside(v)
 	if in == nil || !cleanText(in) {
 		p.bad = true
 	} else if len(d.texts[which]) <= len(`""`) { // both names of reasoning, equal: once
@@ -237,5 +244,3 @@ func engineError(data, value []byte) error {
 	}
 	return e
 }
-
-func isNull(raw []byte) bool { return len(raw) == 4 && raw[0] == 'n' }

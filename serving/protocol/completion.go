@@ -7,6 +7,7 @@ import (
 
 	"millrace/internal/fault"
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol/field"
 )
 
 // Text completions: OpenAI's older API, a prompt in and its continuation out. They share everything with chats but the
@@ -44,17 +45,17 @@ func prompt(r *chatReader, name string, v []byte) error { return r.texts(name, v
 func (r *chatReader) texts(name string, v []byte, most int) error {
 	const want = "a string, an array of strings, or an array of token ids"
 	r.req.Messages, r.req.TextBytes = v, int64(len(v))
-	if isString(v) {
+	if field.IsString(v) {
 		return nil
 	}
-	if !isArray(v) {
+	if !field.IsArray(v) {
 		return wantType(name, want)
 	}
 	numbers, lists := 0, 0
 	e := scan.Array(v)
 	for e.Next() {
 		switch {
-		case isString(e.Value) || isArray(e.Value):
+		case field.IsString(e.Value) || field.IsArray(e.Value):
 			lists++
 		case token(e.Value):
 			numbers++
@@ -69,12 +70,12 @@ func (r *chatReader) texts(name string, v []byte, most int) error {
 		return invalid(name, "There are more than %d texts.", most)
 	}
 	if numbers > 0 {
-		r.req.TextBytes = bytesAToken * int64(numbers)
+		r.req.TextBytes = bytesPerToken * int64(numbers)
 		return nil
 	}
 	r.prompts = lists
 	for e := scan.Array(v); e.Next(); {
-		if !isArray(e.Value) {
+		if !field.IsArray(e.Value) {
 			continue
 		}
 		in := scan.Array(e.Value)
@@ -86,9 +87,6 @@ func (r *chatReader) texts(name string, v []byte, most int) error {
 	}
 	return nil
 }
-
-// bytesAToken is what a token id counts for in estimates from bytes of text.
-const bytesAToken = 4
 
 func token(v []byte) bool {
 	n, err := strconv.ParseInt(string(v), 10, 32)

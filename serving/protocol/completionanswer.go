@@ -5,6 +5,7 @@ import (
 
 	"millrace/internal/usage"
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol/field"
 )
 
 // CompletionStream is the streamed answer to a request for text.
@@ -58,7 +59,7 @@ func (s *CompletionStream) Add(dst, data []byte) ([]byte, Step, error) {
 			}
 			s.finished[d.index] = true
 		}
-		dst = s.show(dst, d.index, inside(d.texts[content]), reason)
+		dst = s.show(dst, d.index, field.Inside(d.texts[content]), reason)
 	}
 	s.shapes.learn(data, &s.chunk)
 	return dst, step, nil

@@ -21,6 +21,7 @@ const maxCustomSearch = 16 << 10
 // zero value is ready.
 type CustomInput struct {
 	raw    []byte // the arguments so far, as JSON
+	half   []byte // half an escape that the latest piece ended with
 	at     int    // how much of the input was given
 	found  bool
 	missed bool // it is not where it is looked for
@@ -30,7 +31,12 @@ type CustomInput struct {
 // Add takes in more of the arguments, the inside of a JSON string, and appends what that adds to the input: the inside of a
 // JSON string too. An escape that has not come whole waits for its rest.
 func (x *CustomInput) Add(dst, args []byte) []byte {
-	x.raw = scan.Unquote(x.raw, args)
+	if len(x.half) > 0 {
+		args = append(x.half, args...)
+	}
+	whole := wholeEscapes(args)
+	x.raw = scan.Unquote(x.raw, args[:whole])
+	x.half = append([]byte(nil), args[whole:]...)
 	if !x.found && !x.missed {
 		x.found = x.find(x.raw[:min(len(x.raw), maxCustomSearch)])
 		x.missed = !x.found && len(x.raw) >= maxCustomSearch
@@ -111,6 +117,28 @@ func (x *CustomInput) find(raw []byte) bool {
 			return false
 		}
 	}
+}
+
+// wholeEscapes is how much of a string's inside has no half of an escape at its end.
+func wholeEscapes(text []byte) int {
+	for i := 0; ; {
+		next := bytes.IndexByte(text[i:], '\\')
+		if next < 0 {
+			return len(text)
+		}
+		i += next
+		n := escapeLength(text[i:])
+		if n == 0 {
+			return i
+		}
+		i += n
+	}
+}
+
+// InputOf is the input in whole arguments, or in as many as came.
+func InputOf(arguments []byte) []byte {
+	var x CustomInput
+	return x.Rest(x.Add(nil, arguments))
 }
 
 // escapeLength is the length of the escape that text begins with, both halves of a pair together; 0 = it has not come whole.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"millrace/serving/engine/scan"
 )
 
 // Cut anywhere, the arguments give the same input, and every piece of it is the inside of a JSON string.
@@ -60,4 +62,27 @@ func TestCustomInputOfLongArguments(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The input is the same wherever its arguments are cut, and always the inside of a string.
+func FuzzCustomInput(f *testing.F) {
+	for _, s := range []string{`{"input":"one\\ntwo"}`, ` { "input" : "\\ud83d\\ude00\\q" , "x":1}`, `{"other":1}`, `plain`, "{\"input\":\"raw\n\\"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, arguments string) {
+		quoted := scan.Quote(nil, arguments)
+		text := quoted[1 : len(quoted)-1]
+		want := InputOf(text)
+		if whole := append(append([]byte{'"'}, want...), '"'); !json.Valid(whole) {
+			t.Fatalf("%s", whole)
+		}
+		var x CustomInput
+		var got []byte
+		for i := range text {
+			got = x.Add(got, text[i:i+1])
+		}
+		if got = x.Rest(got); string(got) != string(want) {
+			t.Fatalf("in pieces %q, whole %q", got, want)
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"millrace/internal/fault"
 	"millrace/serving/engine"
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol/field"
 )
 
 // Embeddings: texts in, vectors out. There is no stream; the engine's vectors are passed on as they stand.
@@ -56,12 +57,12 @@ func Embeddings(dst, answer []byte, model string) ([]byte, int64, error) {
 	if !json.Valid(answer) || answer[scan.Space(answer, 0)] != '{' {
 		return dst, -1, ErrMalformed
 	}
-	data, tokens := memberOf(answer, "data"), int64(-1)
-	if data == nil || !isArray(data) {
+	data, tokens := field.Member(answer, "data"), int64(-1)
+	if data == nil || !field.IsArray(data) {
 		return dst, -1, ErrMalformed
 	}
-	if u := memberOf(answer, "usage"); u != nil && isObject(u) {
-		if n, err := strconv.ParseInt(string(memberOf(u, "prompt_tokens")), 10, 64); err == nil && n >= 0 {
+	if u := field.Member(answer, "usage"); u != nil && field.IsObject(u) {
+		if n, err := strconv.ParseInt(string(field.Member(u, "prompt_tokens")), 10, 64); err == nil && n >= 0 {
 			tokens = n
 		}
 	}

@@ -1,6 +1,10 @@
 package protocol
 
-import "testing"
+import (
+	"testing"
+
+	"millrace/serving/protocol/field"
+)
 
 // Engines that name the texts that there are none of are recognised like those that do not, and say the same.
 func TestEmptyTextsAreNone(t *testing.T) {
@@ -17,7 +21,7 @@ func TestEmptyTextsAreNone(t *testing.T) {
 		var k chunk
 		var s shapes
 		data := []byte(`{"choices":[{"index":0,"delta":` + c.first + `}]}`)
-		if err := k.parse(data, ""); err != nil || string(inside(k.choices[0].texts[c.which])) != "a" {
+		if err := k.parse(data, ""); err != nil || string(field.Inside(k.choices[0].texts[c.which])) != "a" {
 			t.Errorf("%s: %q, %v", name, k.choices[0].texts, err)
 		}
 		s.learn(data, &k)

@@ -8,6 +8,7 @@ import (
 
 	"millrace/internal/fault"
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol/field"
 )
 
 // Limits of the images of one request that are fetched for it.
@@ -16,46 +17,51 @@ const (
 	imagesAtOnce    = 4
 )
 
-// imageURL checks the url of an image: the image itself as a data: URL, or an address to fetch it from (FetchImages).
-func (r *chatReader) imageURL(v []byte) error {
-	const name = "image_url.url"
-	if v == nil || !isObject(v) {
-		return wantType("image_url", "an object with a url")
+// imageMembers are an image's.
+var imageMembers = []string{"url", "detail"}
+
+// image checks a part's image.
+func (r *chatReader) image(v []byte) error {
+	const name = "image_url"
+	if !field.IsObject(v) {
+		return wantType(name, "an object with a url")
 	}
-	url := urlOf(v)
-	switch {
-	case url == nil:
-		return wantType(name, "a string, given once")
-	case isData(url):
-		return nil
-	case !isRemote(url):
-		return invalid(name, "An image's url must be a data: URL that holds the image, or an http or https URL.").WithCode("invalid_image_url")
+	var f [2]found
+	if err := r.object("messages[].content[].image_url.", v, imageMembers, f[:]); err != nil {
+		return field.Within(name, err)
 	}
-	if r.req.RemoteImages++; r.req.RemoteImages > maxRemoteImages {
-		return invalid(name, "At most %d images of a request are fetched. Send further ones as data: URLs.", maxRemoteImages)
+	if !field.IsString(f[0].value) {
+		return wantType(name+".url", "a string")
 	}
-	return nil
+	remote, err := CheckImage(f[0].value)
+	if remote {
+		if r.req.RemoteImages++; r.req.RemoteImages > maxRemoteImages {
+			err = tooManyImages()
+		}
+	}
+	return field.Within(name+".url", err)
 }
 
-// urlOf gives the JSON string of an image's url; nil when there is none, or more than one: readers differ in which counts.
-func urlOf(image []byte) (url []byte) {
-	m := scan.Object(image)
-	for m.Next() {
-		if string(m.Key) != "url" {
-			continue
-		}
-		if url != nil || !isString(m.Value) {
-			return nil
-		}
-		url = m.Value
+// CheckImage checks the url of an image, a JSON string: the image itself as a data: URL, or an address to fetch it from
+// (FetchImages). Its fault names no member.
+func CheckImage(url []byte) (remote bool, err error) {
+	switch {
+	case isData(url):
+		return false, nil
+	case isRemote(url):
+		return true, nil
 	}
-	return url
+	return false, invalid("", "An image's url must be a data: URL that holds the image, or an http or https URL.").WithCode("invalid_image_url")
+}
+
+func tooManyImages() *fault.Fault {
+	return invalid("", "At most %d images of a request are fetched. Send further ones as data: URLs.", maxRemoteImages)
 }
 
 func isData(url []byte) bool { return bytes.HasPrefix(url, []byte(`"data:`)) }
 
 func isRemote(url []byte) bool {
-	plain := bytes.ToLower([]byte(text(url)))
+	plain := bytes.ToLower([]byte(field.Text(url)))
 	return bytes.HasPrefix(plain, []byte("http://")) || bytes.HasPrefix(plain, []byte("https://"))
 }
 
@@ -67,32 +73,32 @@ func (q *ChatRequest) FetchImages(ctx context.Context, fetch func(ctx context.Co
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	urls := remoteURLs(q.Body)
-	edits := make([]edit, len(urls))
+	images := remoteImages(q.Body)
+	edits := make([]edit, len(images))
 	size := atomic.Int64{}
 	size.Store(int64(len(q.Body)))
 	var failed error
 	var once sync.Once
 	var tasks sync.WaitGroup
 	places := make(chan struct{}, imagesAtOnce)
-	for i, url := range urls {
+	for i, img := range images {
 		places <- struct{}{} // what is fetched needs memory until it is known to fit
 		if ctx.Err() != nil {
 			break
 		}
 		tasks.Go(func() {
 			defer func() { <-places }()
-			image, err := fetch(ctx, text(url))
+			image, err := fetch(ctx, field.Text(img.url))
 			if err == nil && size.Add(int64(len(image))) > MaxBodyBytes {
 				err = fault.New(fault.TooLarge, "The request is larger than %d MiB with its images.", MaxBodyBytes>>20)
 			}
 			if err != nil {
-				once.Do(func() { failed = err })
+				once.Do(func() { failed = field.Within(q.imagePlace(&img), err) })
 				cancel()
 				return
 			}
-			from := offset(q.Body, url)
-			edits[i] = edit{from, from + len(url), `"` + string(image) + `"`}
+			from := offset(q.Body, img.url)
+			edits[i] = edit{from, from + len(img.url), `"` + string(image) + `"`}
 		})
 	}
 	tasks.Wait()
@@ -100,39 +106,35 @@ func (q *ChatRequest) FetchImages(ctx context.Context, fetch func(ctx context.Co
 		failed = ctx.Err() // the client has gone
 	}
 	if failed != nil {
-		return within("messages", failed)
+		return failed
 	}
 	q.Body, q.RemoteImages = rewrite(q.Body, nil, edits), 0
 	return nil
 }
 
-// remoteURLs are the addresses of images in a checked body, in their order.
-func remoteURLs(body []byte) (urls [][]byte) {
-	each := func(list []byte, member string, do func([]byte)) {
-		for e := scan.Array(list); e.Next(); {
-			for m := scan.Object(e.Value); m.Next(); {
-				if string(m.Key) == member {
-					do(m.Value)
-				}
+// remoteImage is an image by its address, a JSON string, and where it stands.
+type remoteImage struct {
+	message, part int
+	url           []byte
+}
+
+func (q *ChatRequest) imagePlace(i *remoteImage) string {
+	if q.ImagePlace != nil {
+		return q.ImagePlace(i.message, i.part)
+	}
+	return field.At("messages", i.message) + "." + field.At("content", i.part) + ".image_url.url"
+}
+
+// remoteImages are the images of a checked body that are to be fetched, in their order.
+func remoteImages(body []byte) (list []remoteImage) {
+	messages := scan.Array(field.Member(body, "messages"))
+	for i := 0; messages.Next(); i++ {
+		parts := scan.Array(field.Member(messages.Value, "content"))
+		for k := 0; parts.Next(); k++ {
+			if url := field.Member(field.Member(parts.Value, "image_url"), "url"); url != nil && !isData(url) && isRemote(url) {
+				list = append(list, remoteImage{i, k, url})
 			}
 		}
 	}
-	for m := scan.Object(body); m.Next(); {
-		if string(m.Key) != "messages" {
-			continue
-		}
-		each(m.Value, "content", func(content []byte) {
-			if !isArray(content) {
-				return
-			}
-			each(content, "image_url", func(image []byte) {
-				if isObject(image) {
-					if url := urlOf(image); url != nil && !isData(url) && isRemote(url) {
-						urls = append(urls, url)
-					}
-				}
-			})
-		})
-	}
-	return urls
+	return list
 }

@@ -46,7 +46,7 @@ func TestImagesThatCannotBeHad(t *testing.T) {
 		<-ctx.Done() // the others are given up
 		return nil, errors.New("gone")
 	})
-	if f := fault.Of(err); f.Message != "No image." || f.Param != "messages" || string(q.Body) != before {
+	if f := fault.Of(err); f.Message != "No image." || f.Param != "messages[1].content[2].image_url.url" || string(q.Body) != before {
 		t.Errorf("%v", err)
 	}
 	large := []byte("data:image/png;base64," + strings.Repeat("A", 12<<20))

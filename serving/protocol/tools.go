@@ -1,16 +1,19 @@
 package protocol
 
 import (
+	"bytes"
 	"strconv"
 
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol/field"
 )
 
 // call is one tool call of a choice in the making. Names and arguments are insides of JSON strings.
 type call struct {
 	index     int // the engine's
 	id        []byte
-	name      []byte
+	name      []byte // of engines that give it in pieces: those that came
+	whole     bool   // the name is: its arguments have begun, or another call
 	args      []byte // all of them; in a stream only those not shown yet
 	place     int    // among the calls that have a name, in the order in which they got it; -1 = it has none
 	announced bool   // streamed: id and name were shown
@@ -47,21 +50,21 @@ func (p *piece) parse(raw []byte) bool {
 				p.index = n
 			}
 		case "id":
-			p.id = inside(m.Value)
+			p.id = field.Inside(m.Value)
 		case "function":
 			f := scan.Object(m.Value)
 			for f.Next() {
 				switch {
 				case string(f.Key) == "name":
-					p.name = inside(f.Value)
-				case string(f.Key) != "arguments" || isNull(f.Value):
+					p.name = field.Inside(f.Value)
+				case string(f.Key) != "arguments" || field.IsNull(f.Value):
 				case f.Value[0] == '"':
-					p.args = inside(f.Value)
+					p.args = field.Inside(f.Value)
 				default: // an object where a string belongs
-					p.args = inside(scan.Quote(nil, string(f.Value)))
+					p.args = field.Inside(scan.Quote(nil, string(f.Value)))
 				}
 			}
-			if f.Err() != nil && !isNull(m.Value) {
+			if f.Err() != nil && !field.IsNull(m.Value) {
 				return false
 			}
 		}
@@ -69,51 +72,58 @@ func (p *piece) parse(raw []byte) bool {
 	return m.Err() == nil
 }
 
-// inside is what a JSON string holds between its quotes, nil for anything else.
-func inside(raw []byte) []byte {
-	if len(raw) < 2 || raw[0] != '"' {
-		return nil
-	}
-	return raw[1 : len(raw)-1]
-}
-
 // add takes in a delta's tool_calls and tells each call that changed.
 func (c *calls) add(raw []byte, changed func(position int)) bool {
 	e := scan.Array(raw)
-	for e.Next() {
+	for n := 0; e.Next(); n++ {
 		var p piece
 		if !p.parse(e.Value) {
 			return false
 		}
-		i := c.find(&p)
+		i := c.find(&p, n)
 		if i < 0 {
 			return false
+		}
+		if last := c.last; last != i && !c.list[last].whole {
+			c.list[last].whole = true
+			changed(last)
 		}
 		k := &c.list[i]
 		if len(k.id) == 0 {
 			k.id = append(k.id, p.id...)
 		}
 		if len(k.name) == 0 && len(p.name) > 0 {
-			k.name = append(k.name, p.name...)
 			k.place = c.named
 			c.named++
 		}
+		k.addName(p.name)
 		k.args = append(k.args, p.args...)
+		k.whole = k.whole || len(k.name) > 0 && len(k.args) > 0
 		c.last = i
 		changed(i)
 	}
 	return e.Err() == nil
 }
 
-// find gives the position of the call that a piece belongs to, a new one when it begins one; -1 = too many.
-func (c *calls) find(p *piece) int {
+// addName takes in what came of a name: its next piece, or again all that there is of it.
+func (k *call) addName(p []byte) {
+	switch {
+	case len(k.name) == 0 || !k.whole && bytes.HasPrefix(p, k.name):
+		k.name = append(k.name[:0], p...)
+	case !k.whole:
+		k.name = append(k.name, p...)
+	}
+}
+
+// find gives the position of the call that piece n of a delta belongs to, a new one when it begins one; -1 = too many.
+func (c *calls) find(p *piece, n int) int {
 	at := -1
 	for i := range c.list {
 		if p.index >= 0 && c.list[i].index == p.index {
 			at = i // the latest with this index
 		}
 	}
-	if p.index < 0 && len(c.list) > 0 {
+	if p.index < 0 && len(c.list) > 0 && (n == 0 || len(p.name) == 0) {
 		at = c.last
 	}
 	if at >= 0 && (len(p.id) == 0 || len(p.name) == 0 || len(c.list[at].id) == 0 || string(p.id) == string(c.list[at].id)) {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol/field"
 )
 
 // PartKind says what a part of an answer is.
@@ -26,6 +27,7 @@ type Part struct {
 	ID, Name []byte // of a call
 	Logprobs []byte // elements of OpenAI's list, without its brackets
 
+	held            bool // a call whose name may not be whole
 	open            bool
 	shown, shownLog int // of Text and Logprobs
 	looked          int // of Text: so much of a call's arguments is known not to be whole
@@ -136,10 +138,10 @@ func (t *Turn) delta(dst []byte, s Sink, d *delta) ([]byte, error) {
 			continue
 		}
 		if PartKind(which) != Text {
-			dst = t.say(dst, s, PartKind(which), inside(text), nil)
+			dst = t.say(dst, s, PartKind(which), field.Inside(text), nil)
 			continue
 		}
-		dst, logprobs = t.say(dst, s, Text, inside(text), logprobs), nil
+		dst, logprobs = t.say(dst, s, Text, field.Inside(text), logprobs), nil
 	}
 	if d.tools != nil {
 		if !t.calls.add(d.tools, t.call) {
@@ -154,7 +156,7 @@ func (t *Turn) delta(dst []byte, s Sink, d *delta) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	t.Finish = string(inside([]byte(reason)))
+	t.Finish = string(field.Inside([]byte(reason)))
 	t.Stop = append([]byte(nil), d.stopped...)
 	return t.advance(t.begin(dst, s), s), nil
 }
@@ -201,7 +203,10 @@ func (t *Turn) call(i int) {
 	if t.places[i] < 0 {
 		t.places[i] = len(t.Parts)
 		p := t.grow()
-		p.Kind, p.ID, p.Name = Call, k.appendID(nil, t.answer, 0), k.name
+		p.Kind, p.ID = Call, k.appendID(nil, t.answer, 0)
+	}
+	if p := &t.Parts[t.places[i]]; !p.open {
+		p.Name, p.held = k.name, !k.whole
 	}
 	if at := t.places[i]; at >= t.head {
 		t.Parts[at].Text = append(t.Parts[at].Text, k.args...)
@@ -210,10 +215,15 @@ func (t *Turn) call(i int) {
 }
 
 // advance shows what may be shown: all of the first open part, and of those behind it once that one is closed. A call is
-// closed when another part follows and its arguments are whole: engines may still come back to one that is not.
+// opened when its name is whole, and closed when another part follows and its arguments are whole: engines may still come
+// back to one that is not.
 func (t *Turn) advance(dst []byte, s Sink) []byte {
 	for ; t.head < len(t.Parts); t.head++ {
 		i, p := t.head, &t.Parts[t.head]
+		last := i == len(t.Parts)-1
+		if p.held && last && t.Finish == "" {
+			return dst
+		}
 		if !p.open {
 			p.open = true
 			dst = s.Open(dst, i, p)
@@ -222,7 +232,6 @@ func (t *Turn) advance(dst []byte, s Sink) []byte {
 			dst = s.Delta(dst, i, p, p.Text[p.shown:], bytes.TrimPrefix(p.Logprobs[p.shownLog:], []byte(",")))
 			p.shown, p.shownLog = len(p.Text), len(p.Logprobs)
 		}
-		last := i == len(t.Parts)-1
 		if t.Finish == "" && (last || p.Kind == Call && !p.whole()) {
 			return dst
 		}

@@ -3,6 +3,8 @@ package messages
 import (
 	"bytes"
 	"slices"
+
+	"millrace/serving/protocol/field"
 )
 
 // role says whose turn it is.
@@ -45,10 +47,12 @@ type history struct {
 	calls   []call
 	results []result
 
-	open  map[string]bool // ids of the latest assistant turn's calls; true = without a result yet
-	last  role            // of the latest message that was written
-	used  bool            // the latest assistant message holds calls
-	bytes int64           // of text, of images what they stand for
+	open   map[string]bool // ids of the latest assistant turn's calls; true = without a result yet
+	last   role            // of the latest message that was written
+	used   bool            // the latest assistant message holds calls
+	bytes  int64           // of text
+	more   int64           // bytes that tools, a schema and images count besides
+	remote int             // images by address
 }
 
 // imageBytes is what an image counts in an estimate, in bytes of text: about 1600 tokens, as large ones have.
@@ -231,7 +235,7 @@ func (r *reader) prefill() error {
 	}
 	p := r.req.places[len(r.req.places)-1]
 	if h.used {
-		return invalid(p.at.String(), "The last message holds tool_use blocks: each needs a tool_result block in a message after it.")
+		return field.Invalid(p.at.String(), "The last message holds tool_use blocks: each needs a tool_result block in a message after it.")
 	}
 	r.req.Prefill = p.at.String()
 	r.put("continue_final_message", []byte("true"))

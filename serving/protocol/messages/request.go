@@ -2,7 +2,6 @@ package messages
 
 import (
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -12,6 +11,7 @@ import (
 	"millrace/serving/engine"
 	"millrace/serving/engine/scan"
 	"millrace/serving/protocol"
+	"millrace/serving/protocol/field"
 )
 
 // Limits of requests.
@@ -21,7 +21,6 @@ const (
 	maxBlocks     = 4 << 10 // of one message
 	maxTools      = 1024
 	maxToolName   = 128 // bytes
-	maxIgnored    = 32  // names of what has no effect
 )
 
 // Request is a checked Messages request.
@@ -35,8 +34,8 @@ type Request struct {
 	tools  []int // of each of the chat body's tools, which one of the request's it is
 }
 
-// spot is a place in the request: a message, or a block of one. It is put into words only when something is wrong there.
-type spot struct{ message, block int }
+// spot is a place in the request: a message, a block of one, or a block of a result in one. It is put into words only when something is wrong there.
+type spot struct{ message, block, inner int }
 
 // Places that are no message's or no block's.
 const (
@@ -49,9 +48,12 @@ func (s spot) String() string {
 	if s.message == inSystem {
 		return "system"
 	}
-	at := "messages[" + strconv.Itoa(s.message) + "]"
+	at := field.At("messages", s.message)
 	if s.block != noBlock {
-		at += ".content[" + strconv.Itoa(s.block) + "]"
+		at += "." + field.At("content", s.block)
+	}
+	if s.inner != noBlock {
+		at += "." + field.At("content", s.inner)
 	}
 	return at
 }
@@ -75,7 +77,8 @@ type reader struct {
 	members map[string][]byte // raw; null is absent
 	history history
 	out     []byte
-	ignored []string
+	ignored field.Ignored
+	extras  []byte // members that are an engine's own, or nobody's, each after a comma
 
 	toolNames []string
 	thinks    bool // thinking is asked for
@@ -97,19 +100,19 @@ func Decode(body []byte, o Options) (*Request, error) {
 	if err := r.build(); err != nil {
 		return nil, err
 	}
-	chat, err := protocol.DecodeBuilt(r.out)
+	chat, err := protocol.DecodeBuilt(r.out, protocol.Built{TextBytes: r.history.bytes, RemoteImages: r.history.remote})
 	if err != nil {
 		return nil, r.req.translate(err)
 	}
 	r.req.Chat = chat
 	chat.CacheKey = r.session()
-	chat.Ignored = append(r.ignored, chat.Ignored...)
-	r.req.Tokens = r.history.bytes/bytesPerToken + 1
+	for _, name := range chat.Ignored {
+		r.ignored.Name(name)
+	}
+	chat.Ignored = r.ignored
+	r.req.Tokens = protocol.EstimateTokens(r.history.bytes + r.history.more)
 	return r.req, nil
 }
-
-// bytesPerToken turns bytes into a low estimate of tokens, as the gate does.
-const bytesPerToken = 4
 
 // member keeps what we know, names what we ignore and refuses what would change the answer's meaning.
 func (r *reader) member(name, v []byte) error {
@@ -123,25 +126,26 @@ func (r *reader) member(name, v []byte) error {
 		if string(v) == "[]" {
 			return nil
 		}
-		return unsupported(key, "MCP servers are not called from here: let your program offer their tools as tools of its own.")
+		return field.Unsupported(key, "MCP servers are not called from here: let your program offer their tools as tools of its own.")
 	case "container":
-		return unsupported(key, "There are no containers here: run code in a tool of your own.")
+		return field.Unsupported(key, "There are no containers here: run code in a tool of your own.")
 	case "thread":
-		return unsupported(key, "There are no threads here: send the whole conversation in messages.")
+		return field.Unsupported(key, "There are no threads here: send the whole conversation in messages.")
 	}
 	if engine.Steers(name) {
-		return unsupported(clip(name), "It steers engines: only Millrace sets it.")
+		return field.Unsupported(field.Clip(name), "It steers engines: only Millrace sets it.")
 	}
-	r.ignore(clip(name))
+	if noEffect[key] || protocol.OfChat(key) {
+		r.ignored.Add("", name)
+		return nil
+	}
+	r.extras = append(append(scan.Quote(append(r.extras, ','), key), ':'), v...) // the model's list decides
 	return nil
 }
 
-// ignore names something that has no effect, once.
-func (r *reader) ignore(name string) {
-	if len(r.ignored) < maxIgnored && !slices.Contains(r.ignored, name) {
-		r.ignored = append(r.ignored, name)
-	}
-}
+// noEffect are members of Anthropic's API that no engine has, and what the end of the conversation decides.
+var noEffect = map[string]bool{"cache_control": true, "speed": true, "inference_geo": true, "fallbacks": true, "diagnostics": true, "betas": true,
+	"anthropic_version": true, "anthropic_beta": true, "continue_final_message": true, "add_generation_prompt": true}
 
 // build writes the chat body.
 func (r *reader) build() error {
@@ -150,7 +154,7 @@ func (r *reader) build() error {
 			return err
 		}
 	}
-	r.out = append(r.out, '}')
+	r.out = append(append(r.out, r.extras...), '}')
 	return nil
 }
 
@@ -165,7 +169,7 @@ func (r *reader) model() error {
 		return err
 	}
 	if len(name) > maxModelBytes {
-		return invalid("model", "It is too long.")
+		return field.Invalid("model", "It is too long.")
 	}
 	r.out = append(append(append(r.out, `{"model":"`...), name...), '"')
 	return nil
@@ -187,8 +191,8 @@ func (r *reader) limit() error {
 // conversation writes the messages.
 func (r *reader) conversation() error {
 	if v := r.members["system"]; v != nil {
-		if err := r.system(v, spot{inSystem, noBlock}); err != nil {
-			return within("system", err)
+		if err := r.system(systemBlocks, v, spot{inSystem, noBlock, noBlock}); err != nil {
+			return field.Within("system", err)
 		}
 	}
 	v := r.members["messages"]
@@ -196,11 +200,11 @@ func (r *reader) conversation() error {
 		return required("messages")
 	}
 	if err := list(v, maxMessages, r.message); err != nil {
-		return within("messages", err)
+		return field.Within("messages", err)
 	}
 	r.flush()
 	if len(r.history.out) == 0 {
-		return invalid("messages", "At least one message is required.")
+		return field.Invalid("messages", "At least one message is required.")
 	}
 	r.put("messages", append(append([]byte{'['}, r.history.out...), ']'))
 	return r.prefill()
@@ -228,11 +232,15 @@ func (q *Request) Member(chat string) string {
 		p := &q.places[index]
 		part, _, _ := strings.Cut(rest, ".")
 		if _, i := indexed(part); i >= 0 && i < len(p.parts) {
-			return p.parts[i].String()
+			at := p.parts[i].String()
+			if strings.HasSuffix(rest, ".image_url.url") {
+				at += ".source.url"
+			}
+			return at
 		}
 		return p.at.String()
 	case name == "tools" && index >= 0 && index < len(q.tools):
-		return "tools[" + strconv.Itoa(q.tools[index]) + "]"
+		return field.At("tools", q.tools[index])
 	case name == "messages", name == "tools":
 		return name
 	}

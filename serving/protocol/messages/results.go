@@ -4,29 +4,29 @@ import (
 	"bytes"
 	"strings"
 
-	"millrace/serving/engine/scan"
+	"millrace/serving/protocol/field"
 )
 
 // toolUse reads a call of the assistant's.
 func (r *reader) toolUse(b *block) error {
 	h := &r.history
-	id, err := needed("id", b.id)
+	id, err := needed("id", b.in[inID])
 	if err != nil {
 		return err
 	}
-	name, err := needed("name", b.name)
+	name, err := needed("name", b.in[inName])
 	if err != nil {
 		return err
 	}
-	input := b.input
+	input := b.in[inInput]
 	if input == nil {
 		input = []byte("{}")
 	}
-	if !isObject(input) {
-		return invalid("input", "It must be an object.")
+	if !field.IsObject(input) {
+		return field.Invalid("input", "It must be an object.")
 	}
 	if _, used := h.open[string(id)]; used {
-		return invalid("id", "The id %s is another tool_use block's.", clip(id))
+		return field.Invalid("id", "The id %s is another tool_use block's.", field.Clip(id))
 	}
 	if h.open == nil {
 		h.open = map[string]bool{}
@@ -40,23 +40,23 @@ func (r *reader) toolUse(b *block) error {
 // toolResult reads what a call came to. Chat's tools answer with text alone: images follow as the user's.
 func (r *reader) toolResult(b *block, at spot) error {
 	h := &r.history
-	id, err := needed("tool_use_id", b.useID)
+	id, err := needed("tool_use_id", b.in[inUseID])
 	if err != nil {
 		return err
 	}
 	if !h.open[string(id)] {
-		return invalid("tool_use_id", "The id %s is of no tool_use block in the assistant's message before, or has its result already.", clip(id))
+		return field.Invalid("tool_use_id", "The id %s is of no tool_use block in the assistant's message before, or has its result already.", field.Clip(id))
 	}
 	h.open[string(id)] = false
 	failed := false
-	if b.isError != nil {
-		if failed, err = boolean("is_error", b.isError); err != nil {
+	if v := b.in[inIsError]; v != nil {
+		if failed, err = boolean("is_error", v); err != nil {
 			return err
 		}
 	}
-	texts, images, err := r.resultContent(b.content, at)
+	texts, images, err := r.resultContent(b.in[inContent], at)
 	if err != nil {
-		return within("content", err)
+		return field.Within("content", err)
 	}
 	if len(images) > 0 {
 		texts = append(texts, []byte("(The images of this result follow.)"))
@@ -89,12 +89,12 @@ func (r *reader) resultContent(v []byte, at spot) (texts [][]byte, images []part
 	switch {
 	case v == nil:
 		return nil, nil, nil
-	case isString(v):
+	case field.IsString(v):
 		return [][]byte{v[1 : len(v)-1]}, nil, nil
 	}
-	err = list(v, maxBlocks, func(_ int, raw []byte) error {
-		b, err := r.readBlock(raw)
-		if err != nil {
+	err = list(v, maxBlocks, func(i int, raw []byte) error {
+		var b block
+		if err := r.readBlock(resultBlocks, raw, &b); err != nil {
 			return err
 		}
 		switch kind := string(b.kind); kind {
@@ -105,19 +105,19 @@ func (r *reader) resultContent(v []byte, at spot) (texts [][]byte, images []part
 			}
 			return err
 		case "image":
-			url, err := imageURL(&b)
-			images = append(images, part{text: url, at: at})
+			url, err := r.imageURL(&b)
+			images = append(images, part{text: url, at: spot{at.message, at.block, i}})
 			return err
 		case "document", "search_result":
 			t, err := r.document(&b)
 			texts = append(texts, t)
 			return err
 		case "tool_reference": // every tool is always in the prompt: naming it is enough
-			name, err := needed("tool_name", b.name)
+			name, err := needed("tool_name", b.in[inToolName])
 			texts = append(texts, append([]byte("Tool found: "), name...))
 			return err
 		}
-		return unsupported("type", "A block of type %s cannot be used in a tool's result.", clip(b.kind))
+		return field.Unsupported("type", "A block of type %s cannot be used in a tool's result.", field.Clip(b.kind))
 	})
 	return texts, images, err
 }
@@ -127,16 +127,16 @@ func (r *reader) searchContent(v []byte) (texts [][]byte, err error) {
 	switch {
 	case v == nil:
 		return nil, nil
-	case isString(v):
+	case field.IsString(v):
 		return [][]byte{v[1 : len(v)-1]}, nil
 	}
 	err = list(v, maxBlocks, func(_ int, raw []byte) error {
-		b, err := r.readBlock(raw)
-		if err != nil {
+		var b block
+		if err := r.readBlock(resultBlocks, raw, &b); err != nil {
 			return err
 		}
 		if string(b.kind) != "text" {
-			return unsupported("type", "A search result holds text only, not %s.", clip(b.kind))
+			return field.Unsupported("type", "A search result holds text only, not %s.", field.Clip(b.kind))
 		}
 		t, err := textOf(&b)
 		if len(t) > 0 {
@@ -160,37 +160,29 @@ func (r *reader) document(b *block) ([]byte, error) {
 		}
 		return err
 	}
-	if err := add("title", b.title); err != nil {
+	if err := add("title", b.in[inTitle]); err != nil {
 		return nil, err
 	}
 	if string(b.kind) == "search_result" {
-		if err := add("source", b.source); err != nil {
+		if err := add("source", b.in[inSource]); err != nil {
 			return nil, err
 		}
-		texts, err := r.searchContent(b.content)
-		return bytes.Join(append(pieces, texts...), blockGap), within("content", err)
+		texts, err := r.searchContent(b.in[inContent])
+		return bytes.Join(append(pieces, texts...), blockGap), field.Within("content", err)
 	}
-	if err := add("context", b.context); err != nil {
+	if err := add("context", b.in[inContext]); err != nil {
 		return nil, err
 	}
-	if b.source == nil {
+	if b.in[inSource] == nil {
 		return nil, required("source")
 	}
-	if !isObject(b.source) {
-		return nil, invalid("source", "It must be an object.")
+	var in [4][]byte
+	if err := field.Read(b.in[inSource], sourceMembers, in[:], func(name []byte) { r.ignored.Add("messages[].content[].source.", name) }); err != nil {
+		return nil, field.Within("source", err)
 	}
-	var kind, data []byte
-	for m := scan.Object(b.source); m.Next(); {
-		switch string(m.Key) {
-		case "type":
-			kind = m.Value
-		case "data":
-			data = m.Value
-		}
+	if string(in[0]) != `"text"` {
+		return nil, field.Unsupported("source.type", "Only documents of type text are read here: send the text of this one, or pictures of its pages.")
 	}
-	if string(kind) != `"text"` {
-		return nil, unsupported("source.type", "Only documents of type text are read here: send the text of this one, or pictures of its pages.")
-	}
-	t, err := needed("source.data", data)
+	t, err := needed("source.data", in[2])
 	return bytes.Join(append(pieces, t), blockGap), err
 }

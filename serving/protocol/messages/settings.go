@@ -6,6 +6,7 @@ import (
 
 	"millrace/internal/usage"
 	"millrace/serving/protocol"
+	"millrace/serving/protocol/field"
 )
 
 // minBudget is the least thinking budget that Anthropic's API takes, in tokens.
@@ -35,7 +36,7 @@ func (r *reader) thinking() error {
 			case "budget_tokens":
 				budget, err = integer("budget_tokens", v, minBudget, usage.MaxTokens)
 			default:
-				r.ignore("thinking." + clip(name))
+				r.ignored.Add("thinking.", name)
 			}
 			return err
 		})
@@ -43,10 +44,10 @@ func (r *reader) thinking() error {
 			effort, err = r.thinkingEffort(string(kind), string(display), budget)
 		}
 		if err != nil {
-			return within("thinking", err)
+			return field.Within("thinking", err)
 		}
 	}
-	if raw := member(r.members["output_config"], "effort"); raw != nil {
+	if raw := field.Member(r.members["output_config"], "effort"); raw != nil {
 		var err error
 		if configured, err = text("output_config.effort", raw); err != nil {
 			return err
@@ -90,7 +91,7 @@ func (r *reader) thinkingEffort(kind, display string, budget int64) (effort []by
 		return nil, required("budget_tokens")
 	}
 	if most, err := integer("max_tokens", r.members["max_tokens"], 1, usage.MaxTokens); err == nil && budget >= most {
-		return nil, invalid("budget_tokens", "It must be less than max_tokens.")
+		return nil, field.Invalid("budget_tokens", "It must be less than max_tokens.")
 	}
 	switch {
 	case budget <= lowBudget:
@@ -100,6 +101,8 @@ func (r *reader) thinkingEffort(kind, display string, budget int64) (effort []by
 	}
 	return []byte("high"), nil
 }
+
+var formatMembers = []string{"type", "schema"}
 
 // outputConfig writes the schema that the answer must follow; thinking has the effort.
 func (r *reader) outputConfig() error {
@@ -111,29 +114,30 @@ func (r *reader) outputConfig() error {
 			case "format":
 				format, at = v, "output_config.format"
 			default:
-				r.ignore("output_config." + clip(name))
+				r.ignored.Add("output_config.", name)
 			}
 			return nil
 		})
 		if err != nil {
-			return within("output_config", err)
+			return field.Within("output_config", err)
 		}
 	}
 	if format == nil {
 		return nil
 	}
-	if !isObject(format) {
-		return invalid(at, "It must be an object.")
+	var in [2][]byte
+	if err := field.Read(format, formatMembers, in[:], func(name []byte) { r.ignored.Add(at+".", name) }); err != nil {
+		return field.Within(at, err)
 	}
-	if string(member(format, "type")) != `"json_schema"` {
+	if string(in[0]) != `"json_schema"` {
 		return wantOneOf(at+".type", "json_schema")
 	}
-	schema := member(format, "schema")
-	if !isObject(schema) {
-		return invalid(at+".schema", "It must be an object.")
+	schema := in[1]
+	if !field.IsObject(schema) {
+		return field.Invalid(at+".schema", "It must be an object.")
 	}
 	r.put("response_format", []byte(`{"type":"json_schema","json_schema":{"name":"response","strict":true,"schema":`+string(schema)+`}}`))
-	r.history.bytes += int64(len(schema))
+	r.history.more += int64(len(schema))
 	return nil
 }
 
@@ -168,7 +172,7 @@ func (r *reader) sampling() error {
 		return err
 	})
 	if err != nil {
-		return within("stop_sequences", err)
+		return field.Within("stop_sequences", err)
 	}
 	if len(r.req.view.stops) > 0 {
 		r.put("stop", v)
@@ -190,8 +194,11 @@ func (r *reader) others() error {
 	if v := r.members["service_tier"]; v != nil && string(v) != `"auto"` && string(v) != `"standard_only"` {
 		return wantOneOf("service_tier", "auto", "standard_only")
 	}
-	if v := r.members["metadata"]; v != nil && !isObject(v) {
-		return invalid("metadata", "It must be an object.")
+	if v := r.members["metadata"]; v != nil {
+		var user [1][]byte // session reads it
+		if err := field.Read(v, []string{"user_id"}, user[:], func(name []byte) { r.ignored.Add("metadata.", name) }); err != nil {
+			return field.Within("metadata", err)
+		}
 	}
 	return r.contextManagement()
 }
@@ -204,17 +211,17 @@ func (r *reader) contextManagement() error {
 	if v == nil {
 		return nil
 	}
-	if !isObject(v) {
-		return invalid(name, "It must be an object.")
+	if !field.IsObject(v) {
+		return field.Invalid(name, "It must be an object.")
 	}
-	r.ignore(name)
-	edits := member(v, "edits")
+	r.ignored.Name(name)
+	edits := field.Member(v, "edits")
 	if edits == nil {
 		return nil
 	}
-	return within(name, within("edits", list(edits, maxBlocks, func(_ int, raw []byte) error {
-		if kind := member(raw, "type"); !isString(kind) || !strings.HasPrefix(string(kind), `"clear_`) {
-			return unsupported("type", "Only edits that clear something (clear_…) are taken, and have no effect.")
+	return field.Within(name, field.Within("edits", list(edits, maxBlocks, func(_ int, raw []byte) error {
+		if kind := field.Member(raw, "type"); !field.IsString(kind) || !strings.HasPrefix(string(kind), `"clear_`) {
+			return field.Unsupported("type", "Only edits that clear something (clear_…) are taken, and have no effect.")
 		}
 		return nil
 	})))
@@ -226,11 +233,11 @@ const maxSession = 512
 // session is the hint for routing: session_id, as clients of several APIs send it, or what metadata.user_id gives. Claude Code writes JSON with a session_id into it, and
 // user_…_session_… before that; of any other, the user is the session.
 func (r *reader) session() string {
-	if own := r.members["session_id"]; isString(own) && len(own) <= maxSession {
+	if own := r.members["session_id"]; field.IsString(own) && len(own) <= maxSession {
 		return unescaped(own[1 : len(own)-1])
 	}
-	id := member(r.members["metadata"], "user_id")
-	if !isString(id) || len(id) > 2*maxSession {
+	id := field.Member(r.members["metadata"], "user_id")
+	if !field.IsString(id) || len(id) > 2*maxSession {
 		return ""
 	}
 	name := unescaped(id[1 : len(id)-1])

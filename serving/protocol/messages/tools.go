@@ -4,12 +4,14 @@ import (
 	"slices"
 
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol"
+	"millrace/serving/protocol/field"
 )
 
 // tool is a tool's members.
 type tool struct {
-	kind, name, description, schema []byte
-	strict                          bool
+	name, description, schema []byte
+	strict                    bool
 }
 
 // toolList writes the client's own tools. Those that Anthropic's service would run are left out, and named.
@@ -20,13 +22,13 @@ func (r *reader) toolList() error {
 	}
 	var out []byte
 	err := list(v, maxTools, func(i int, raw []byte) error {
-		t, err := r.readTool(raw)
+		t, err := r.readTool(i, raw)
 		if err != nil || t == nil {
 			return err
 		}
 		name := unescaped(t.name)
 		if slices.Contains(r.toolNames, name) {
-			return invalid("name", "Another tool has this name: tool names must be unique.")
+			return field.Invalid("name", "Another tool has this name: tool names must be unique.")
 		}
 		r.toolNames = append(r.toolNames, name)
 		r.req.tools = append(r.req.tools, i)
@@ -35,11 +37,11 @@ func (r *reader) toolList() error {
 		}
 		before := len(out)
 		out = t.append(out)
-		r.history.bytes += int64(len(out) - before)
+		r.history.more += int64(len(out) - before)
 		return nil
 	})
 	if err != nil {
-		return within("tools", err)
+		return field.Within("tools", err)
 	}
 	if len(out) > 0 { // engines refuse an empty list
 		r.put("tools", append(append([]byte{'['}, out...), ']'))
@@ -47,46 +49,45 @@ func (r *reader) toolList() error {
 	return nil
 }
 
+var toolMembers = []string{"type", "name", "description", "input_schema", "strict"}
+
 // readTool gives nil for a tool that is left out.
-func (r *reader) readTool(raw []byte) (*tool, error) {
-	t := &tool{}
-	err := object(raw, func(name, v []byte) (err error) {
-		switch string(name) {
-		case "type":
-			t.kind, err = text("type", v)
-		case "name":
-			t.name, err = text("name", v)
-		case "description":
-			t.description, err = text("description", v)
-		case "input_schema":
-			t.schema = v
-		case "strict":
-			t.strict, err = boolean("strict", v)
-		case "cache_control":
-			r.ignore("cache_control")
-		default:
-			if t.kind == nil || string(t.kind) == "custom" {
-				r.ignore("tools." + clip(name))
-			}
-		}
-		return err
-	})
-	if err != nil {
+func (r *reader) readTool(i int, raw []byte) (t *tool, err error) {
+	var in [5][]byte
+	var space [8][]byte
+	odd := space[:0] // of a tool that stays, what has no effect
+	if err := field.Read(raw, toolMembers, in[:], func(name []byte) { odd = append(odd, name) }); err != nil {
 		return nil, err
 	}
-	if len(t.kind) > 0 && string(t.kind) != "custom" {
-		r.ignore("tools." + clip(t.kind))
+	if kind := in[0]; kind != nil && string(kind) != `""` && string(kind) != `"custom"` {
+		if !field.IsString(kind) {
+			return nil, field.Invalid("type", "It must be a string.")
+		}
+		r.ignored.Name(field.At("tools", i) + " (" + field.Clip(field.Text(kind)) + ")")
 		return nil, nil
 	}
-	switch {
-	case len(t.name) == 0:
-		return nil, required("name")
-	case len(t.name) > maxToolName:
-		return nil, invalid("name", "It may have at most %d characters.", maxToolName)
-	case t.schema != nil && !isObject(t.schema):
-		return nil, invalid("input_schema", "It must be an object.")
+	for _, name := range odd {
+		r.ignored.Add("tools[].", name)
 	}
-	return t, nil
+	t = &tool{schema: in[3]}
+	if t.name, err = needed("name", in[1]); err != nil {
+		return nil, err
+	}
+	if err := protocol.CheckToolName(unescaped(t.name)); err != nil {
+		return nil, err
+	}
+	if in[2] != nil {
+		if t.description, err = text("description", in[2]); err != nil {
+			return nil, err
+		}
+	}
+	if t.schema != nil && !field.IsObject(t.schema) {
+		return nil, field.Invalid("input_schema", "It must be an object.")
+	}
+	if in[4] != nil {
+		t.strict, err = boolean("strict", in[4])
+	}
+	return t, err
 }
 
 // append appends chat's form. A tool without parameters has none; a schema without a type is an object's, which engines
@@ -142,7 +143,7 @@ func (r *reader) toolChoice() error {
 		case "disable_parallel_tool_use":
 			single, err = boolean("disable_parallel_tool_use", v)
 		default:
-			r.ignore("tool_choice." + clip(key))
+			r.ignored.Add("tool_choice.", key)
 		}
 		return err
 	})
@@ -150,7 +151,7 @@ func (r *reader) toolChoice() error {
 		err = r.choose(string(kind), name)
 	}
 	if err != nil {
-		return within("tool_choice", err)
+		return field.Within("tool_choice", err)
 	}
 	if single && len(r.toolNames) > 0 {
 		r.req.view.oneCall = true
@@ -168,7 +169,7 @@ func (r *reader) choose(kind string, name []byte) error {
 		}
 	case "any":
 		if !some {
-			return invalid("", "A tool must be used, but the request has none that can be used here.")
+			return field.Invalid("", "A tool must be used, but the request has none that can be used here.")
 		}
 		r.put("tool_choice", []byte(`"required"`))
 	case "tool":
@@ -176,7 +177,7 @@ func (r *reader) choose(kind string, name []byte) error {
 			return required("name")
 		}
 		if !slices.Contains(r.toolNames, unescaped(name)) {
-			return invalid("name", "The tool %s is not among the tools that can be used here.", clip(name))
+			return field.Invalid("name", "The tool %s is not among the tools that can be used here.", field.Clip(name))
 		}
 		r.put("tool_choice", []byte(`{"type":"function","function":{"name":"`+string(name)+`"}}`))
 	case "":

@@ -16,7 +16,6 @@ import (
 	"millrace/internal/ids"
 	"millrace/internal/seal"
 	"millrace/internal/usage"
-	"millrace/serving/engine/scan"
 	"millrace/serving/protocol"
 	"millrace/serving/protocol/responses/responsestest"
 )
@@ -311,30 +310,6 @@ func TestAResponseIsKeptBeforeItsEndIsTold(t *testing.T) {
 			}
 		}
 	}
-}
-
-// The input of a custom tool is the same wherever its arguments are cut, and always the inside of a string.
-func FuzzCustomInput(f *testing.F) {
-	for _, s := range []string{`{"input":"one\\ntwo"}`, ` { "input" : "\\ud83d\\ude00\\q" , "x":1}`, `{"other":1}`, `plain`, "{\"input\":\"raw\n\\"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, arguments string) {
-		quoted := scan.Quote(nil, arguments)
-		text := quoted[1 : len(quoted)-1]
-		want := inputOf(text)
-		if whole := append(append([]byte{'"'}, want...), '"'); !json.Valid(whole) {
-			t.Fatalf("%s", whole)
-		}
-		var c customInput
-		var got []byte
-		for i := range text {
-			c.take(text[:i+1])
-			got = append(got, c.fresh()...)
-		}
-		if c.began && !bytes.Equal(got, want) || !c.began && len(got) > 0 {
-			t.Fatalf("in pieces %q, whole %q", got, want)
-		}
-	})
 }
 
 func FuzzAnswer(f *testing.F) {

@@ -2,13 +2,12 @@ package responses
 
 import (
 	"errors"
-	"regexp"
-	"strconv"
 	"strings"
 
 	"millrace/internal/fault"
 	"millrace/serving/engine/scan"
 	"millrace/serving/protocol"
+	"millrace/serving/protocol/field"
 )
 
 // Context is what a request stands on. The zero value is nothing.
@@ -23,10 +22,10 @@ type Context struct {
 
 // open gives what was sealed, the inside of a string; nil for anything else.
 func (c *Context) open(sealed []byte) []byte {
-	if c.Seal == nil || !isString(sealed) {
+	if c.Seal == nil || !field.IsString(sealed) {
 		return nil
 	}
-	return c.Seal.Open(inside(sealed))
+	return c.Seal.Open(field.Inside(sealed))
 }
 
 func (c *Context) find(id string) ([]byte, error) {
@@ -48,7 +47,7 @@ func (q *Request) Chat(c *Context) (*protocol.ChatRequest, error) {
 	if err := d.build(); err != nil {
 		return nil, err
 	}
-	if err := q.tools.choose(q.choiceGiven); err != nil {
+	if err := q.tools.choose(q, q.choiceGiven); err != nil {
 		return nil, err
 	}
 	if q.Truncates() {
@@ -59,12 +58,24 @@ func (q *Request) Chat(c *Context) (*protocol.ChatRequest, error) {
 
 // decode checks the request for the engines, as every request is.
 func (q *Request) decode(d *dialogue) (*protocol.ChatRequest, error) {
-	chat, err := protocol.DecodeBuilt(q.body(d))
+	known := protocol.Built{TextBytes: min(d.text, int64(len(d.out)))}
+	for i := range d.origins {
+		for _, p := range d.origins[i].pictures {
+			if p.remote {
+				known.RemoteImages++
+			}
+		}
+	}
+	chat, err := protocol.DecodeBuilt(q.body(d), known)
 	if err != nil {
-		return nil, q.translate(err, d.origins)
+		return nil, Translate(err)
 	}
 	for _, name := range chat.Ignored {
-		q.ignore("%s", name)
+		q.Ignored.Name(name)
+	}
+	if known.RemoteImages > 0 {
+		origins := d.origins
+		chat.ImagePlace = func(message, part int) string { return imagePlace(origins, message, part) }
 	}
 	chat.Ignored = q.Ignored
 	chat.IncludeUsage = true
@@ -75,7 +86,7 @@ func (q *Request) decode(d *dialogue) (*protocol.ChatRequest, error) {
 func (d *dialogue) build() error {
 	d.item = -1
 	if v := d.q.instructions; v != nil {
-		d.system = append(d.system, inside(v)...)
+		d.system = append(d.system, field.Inside(v)...)
 	}
 	for _, list := range d.before.Items {
 		if err := d.items(list, false); err != nil {
@@ -84,10 +95,11 @@ func (d *dialogue) build() error {
 	}
 	switch in := d.q.Input; {
 	case in == nil:
-	case isString(in):
+	case field.IsString(in):
 		d.item = 0
 		d.begin()
 		d.put(`{"role":"user","content":`, func(b []byte) []byte { return append(b, in...) }, `}`)
+		d.text += int64(len(in))
 		if err := d.keep(append(append([]byte(`{"role":"user","content":`), in...), '}')); err != nil {
 			return err
 		}
@@ -103,9 +115,14 @@ func (d *dialogue) build() error {
 	}
 	d.begin()
 	if len(d.out) == 0 {
-		return invalid("input", "The input holds nothing that a model could answer.")
+		return field.Invalid("input", "The input holds nothing that a model could answer.")
 	}
 	return nil
+}
+
+// thinks reports whether the client asked for thinking.
+func (q *Request) thinks() bool {
+	return q.effort != nil && string(q.effort) != `"none"` || q.effort == nil && (q.summary != nil || q.Encrypted)
 }
 
 // body writes the canonical request.
@@ -144,18 +161,18 @@ func (q *Request) appendFormat(b []byte) []byte {
 	if q.format == nil {
 		return b
 	}
-	f, _ := fields(q.format, "type", "name", "schema", "description", "strict") // it was checked
-	switch text(f[0]) {
+	f := q.format
+	switch field.Text(f.kind) {
 	case "json_object":
 		return append(b, `,"response_format":{"type":"json_object"}`...)
 	case "json_schema":
-		b = append(append(b, `,"response_format":{"type":"json_schema","json_schema":{"name":`...), f[1]...)
-		if f[3] != nil {
-			b = append(append(b, `,"description":`...), f[3]...)
+		b = append(append(b, `,"response_format":{"type":"json_schema","json_schema":{"name":`...), f.name...)
+		if f.description != nil {
+			b = append(append(b, `,"description":`...), f.description...)
 		}
-		b = append(append(b, `,"schema":`...), f[2]...)
-		if f[4] != nil {
-			b = append(append(b, `,"strict":`...), f[4]...)
+		b = append(append(b, `,"schema":`...), f.schema...)
+		if f.strict != nil {
+			b = append(append(b, `,"strict":`...), f.strict...)
 		}
 		return append(b, `}}`...)
 	}
@@ -166,24 +183,32 @@ func (q *Request) appendFormat(b []byte) []byte {
 var ofChat = map[string]string{"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens", "messages": "input",
 	"reasoning_effort": "reasoning.effort", "response_format": "text.format", "top_logprobs": "top_logprobs", "logprobs": "include"}
 
-var messagePlace = regexp.MustCompile(`^messages\[(\d+)\](.*)$`)
+// imagePlace is where in the request an image of the messages comes from.
+func imagePlace(origins []origin, message, part int) string {
+	if message < len(origins) {
+		for _, p := range origins[message].pictures {
+			if p.part == part && p.item >= 0 {
+				return field.At("input", p.item) + "." + field.At(p.list, p.at) + ".image_url"
+			}
+		}
+	}
+	return "input"
+}
 
 // Translate gives a fault of the pipeline the names that this dialect's clients know.
-func Translate(err error) error { return (&Request{}).translate(err, nil) }
-
-func (q *Request) translate(err error, origins []int) error {
+func Translate(err error) error {
 	var f *fault.Fault
-	if !errors.As(err, &f) || f.Param == "" {
+	if !errors.As(err, &f) {
+		return err
+	}
+	name, known := ofChat[f.Param]
+	if strings.HasPrefix(f.Param, "messages[") {
+		name, known = "input", true
+	}
+	if !known {
 		return err
 	}
 	out := *f
-	if place := messagePlace.FindStringSubmatch(f.Param); place != nil {
-		out.Param = "input"
-		if n, _ := strconv.Atoi(place[1]); n < len(origins) && origins[n] >= 0 && !isString(q.Input) {
-			out.Param = at("input", origins[n]) + strings.TrimSuffix(place[2], ".image_url.url")
-		}
-	} else if name, known := ofChat[f.Param]; known {
-		out.Param = name
-	}
+	out.Param = name
 	return &out
 }

@@ -4,26 +4,31 @@ import (
 	"bytes"
 
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol"
+	"millrace/serving/protocol/field"
 )
 
 // content is what a message or a tool's output holds, as Chat Completions has it.
 type content struct {
-	role   string // user, assistant, system, developer, or tool
-	text   []byte // all text, as the inside of a string
-	own    bool   // text is memory of its own
-	images int
-	mixed  bool   // parts are written: there are images
-	parts  []byte // elements of the array of parts; of a tool's output its images alone
+	d        *dialogue
+	role     string // user, assistant, system, developer, or tool
+	text     []byte // all text, as the inside of a string
+	own      bool   // text is memory of its own
+	images   int
+	mixed    bool      // parts are written: there are images
+	parts    []byte    // elements of the array of parts; of a tool's output its images alone
+	count    int       // of parts
+	pictures []picture // among them
 }
 
 // read takes in a string or an array of parts.
 func (c *content) read(v []byte) error {
 	const name = "content"
-	if isString(v) {
-		c.text = inside(v)
+	if field.IsString(v) {
+		c.text = field.Inside(v)
 		return nil
 	}
-	if !isArray(v) {
+	if !field.IsArray(v) {
 		return wantType(name, "a string or an array of content parts")
 	}
 	return c.list(name, v)
@@ -34,36 +39,58 @@ func (c *content) list(name string, v []byte) error {
 		e := scan.Array(v)
 		for i := 0; e.Next(); i++ {
 			if i == maxParts {
-				return invalid(name, "There are more than %d content parts.", maxParts)
+				return field.Invalid(name, "There are more than %d content parts.", maxParts)
 			}
-			if err := c.part(e.Value); err != nil {
-				return within(at(name, i), err)
+			if err := c.part(name, i, e.Value); err != nil {
+				return field.Within(field.At(name, i), err)
 			}
 		}
 		if c.images == 0 || c.mixed {
 			return nil
 		}
-		*c = content{role: c.role, mixed: true} // once more, with parts: few messages need them
+		*c = content{d: c.d, role: c.role, mixed: true} // once more, with parts: few messages need them
 	}
 }
 
-func (c *content) part(v []byte) error {
-	f, err := fields(v, "type", "text", "refusal")
-	if err != nil {
+// The members of content parts. The last two come back with the parts of answers and say nothing to a model.
+const (
+	inPartType = iota
+	inPartText
+	inRefusal
+	inImage
+	inDetail
+	inFile
+	_
+	_
+	numPartMembers
+)
+
+var partMembers = []string{"type", "text", "refusal", "image_url", "detail", "file_id", "annotations", "logprobs"}
+
+func (c *content) part(list string, i int, v []byte) error {
+	var f [numPartMembers][]byte
+	if err := c.d.fields("input[]."+list+"[].", v, partMembers, f[:]); err != nil {
 		return err
 	}
-	kind := text(f[0])
+	kind := string(field.Inside(f[inPartType]))
+	if kind != "input_image" {
+		for k := inImage; k <= inFile; k++ {
+			if f[k] != nil {
+				c.d.ignore("input[]."+list+"[].", []byte(partMembers[k]))
+			}
+		}
+	}
 	switch model := c.role == "assistant"; {
 	case kind == "refusal" && model:
-		return c.say("refusal", f[2], "")
+		return c.say("refusal", f[inRefusal], "")
 	case kind == "output_text" && model:
-		return c.say("text", f[1], "")
+		return c.say("text", f[inPartText], "")
 	case kind == "input_text" && !model, kind == "output_text" && c.role == "tool":
-		return c.say("text", f[1], `\n\n`)
+		return c.say("text", f[inPartText], `\n\n`)
 	case kind == "input_image" && (c.role == "user" || c.role == "tool"):
-		return c.picture(v)
+		return c.picture(f[inImage], f[inDetail], f[inFile], picture{item: c.d.item, at: i, list: list})
 	case kind == "input_file" || kind == "input_audio" || kind == "input_video" || kind == "input_image":
-		return unsupported("type", "Content parts of type %s are not supported in a message of the %s.", kind, c.role)
+		return field.Unsupported("type", "Content parts of type %s are not supported in a message of the %s.", kind, c.role)
 	case model:
 		return wantType("type", "one of output_text, refusal")
 	}
@@ -71,16 +98,16 @@ func (c *content) part(v []byte) error {
 }
 
 func (c *content) say(name string, v []byte, separator string) error {
-	if !isString(v) {
+	if !field.IsString(v) {
 		return wantType(name, "a string")
 	}
 	switch {
 	case len(c.text) == 0:
-		c.text = inside(v)
+		c.text = field.Inside(v)
 	case !c.own: // the first text is the request's own bytes
-		c.text, c.own = join(c.text[:len(c.text):len(c.text)], inside(v), separator), true
+		c.text, c.own = join(c.text[:len(c.text):len(c.text)], field.Inside(v), separator), true
 	default:
-		c.text = join(c.text, inside(v), separator)
+		c.text = join(c.text, field.Inside(v), separator)
 	}
 	if c.mixed && c.role == "user" {
 		c.add(append(append([]byte(`{"type":"text","text":`), v...), '}'))
@@ -93,31 +120,39 @@ func (c *content) add(part []byte) {
 		c.parts = append(c.parts, ',')
 	}
 	c.parts = append(c.parts, part...)
+	c.count++
 }
 
-func (c *content) picture(v []byte) error {
-	f, err := fields(v, "image_url", "detail", "file_id")
+func (c *content) picture(url, size, file []byte, p picture) error {
 	switch {
-	case err != nil:
-		return err
-	case f[2] != nil:
-		return unsupported("file_id", "Images are not taken by file_id: send image_url.")
-	case !isString(f[0]) || len(f[0]) <= len(`""`):
+	case file != nil:
+		return field.Unsupported("file_id", "Images are not taken by file_id: send image_url.")
+	case !field.IsString(url) || len(url) <= len(`""`):
 		return wantType("image_url", "a URL, or a data: URL with the image itself")
 	}
+	remote, err := protocol.CheckImage(url)
+	if err != nil {
+		return field.Within("image_url", err)
+	}
 	detail := ""
-	if f[1] != nil {
-		if err := oneOf("detail", f[1], "low", "high", "auto", "original"); err != nil {
+	if size != nil {
+		if err := oneOf("detail", size, "low", "high", "auto", "original"); err != nil {
 			return err
 		}
-		if detail = text(f[1]); detail != "low" && detail != "high" {
+		switch detail = field.Text(size); detail {
+		case "original":
+			c.d.ignore("input[].content[].", []byte("detail (original)"))
+			detail = ""
+		case "auto":
 			detail = ""
 		}
 	}
 	if c.images++; !c.mixed {
 		return nil
 	}
-	part := append([]byte(`{"type":"image_url","image_url":{"url":`), f[0]...)
+	p.part, p.remote = c.count, remote
+	c.pictures = append(c.pictures, p)
+	part := append([]byte(`{"type":"image_url","image_url":{"url":`), url...)
 	if detail != "" {
 		part = append(append(append(part, `,"detail":"`...), detail...), '"')
 	}
@@ -136,19 +171,15 @@ func (c *content) appendTo(dst []byte) []byte {
 // ---- items of the model's turn and of tools ------------------------------------------------------------------------
 
 // reasoning takes the text of the item's content, else what we sealed, else its summary.
-func (d *dialogue) reasoning(raw []byte) error {
-	f, err := fields(raw, "content", "encrypted_content", "summary")
-	if err != nil {
-		return err
-	}
-	said, err := texts("content", f[0], "reasoning_text", "text")
+func (d *dialogue) reasoning(it *entry) error {
+	said, err := d.texts("content", it[inContent], "reasoning_text", "text")
 	if err != nil {
 		return err
 	}
 	if len(said) == 0 {
-		said = d.before.open(f[1])
+		said = d.before.open(it[inEncrypted])
 	}
-	summary, err := texts("summary", f[2], "summary_text")
+	summary, err := d.texts("summary", it[inSummary], "summary_text")
 	if err != nil {
 		return err
 	}
@@ -160,108 +191,105 @@ func (d *dialogue) reasoning(raw []byte) error {
 }
 
 // texts joins the texts of a list of parts.
-func texts(name string, v []byte, kinds ...string) (joined []byte, err error) {
+func (d *dialogue) texts(name string, v []byte, kinds ...string) (joined []byte, err error) {
 	if v == nil {
 		return nil, nil
 	}
-	if !isArray(v) {
+	if !field.IsArray(v) {
 		return nil, wantType(name, "an array")
 	}
 	e := scan.Array(v)
 	for i := 0; e.Next(); i++ {
-		f, err := fields(e.Value, "type", "text")
-		if err != nil {
-			return nil, within(at(name, i), err)
+		var f [2][]byte
+		if err := d.fields("input[]."+name+"[].", e.Value, []string{"type", "text"}, f[:]); err != nil {
+			return nil, field.Within(field.At(name, i), err)
 		}
 		if err := oneOf("type", f[0], kinds...); err != nil {
-			return nil, within(at(name, i), err)
+			return nil, field.Within(field.At(name, i), err)
 		}
-		if !isString(f[1]) {
-			return nil, within(at(name, i), wantType("text", "a string"))
+		if !field.IsString(f[1]) {
+			return nil, field.Within(field.At(name, i), wantType("text", "a string"))
 		}
-		joined = join(joined, inside(f[1]), `\n\n`)
+		joined = join(joined, field.Inside(f[1]), `\n\n`)
 	}
 	return joined, nil
 }
 
-func (d *dialogue) call(raw []byte, custom bool) error {
-	argument := "arguments"
+func (d *dialogue) call(it *entry, custom bool) error {
+	argument := inArguments
 	if custom {
-		argument = "input"
+		argument = inInput
 	}
-	f, err := fields(raw, "call_id", "name", argument, "namespace")
-	if err != nil {
-		return err
-	}
-	for i, name := range []string{"call_id", "name", argument} {
-		if !isString(f[i]) || i < 2 && len(f[i]) <= len(`""`) {
-			return wantType(name, "a string")
+	for _, i := range []int{inCallID, inName, argument} {
+		if !field.IsString(it[i]) || i != argument && len(it[i]) <= len(`""`) {
+			return wantType(itemMembers[i], "a string")
 		}
 	}
-	b := append(append([]byte(`{"id":`), f[0]...), `,"type":"function","function":{"name":`...)
-	b = append(scan.Quote(b, d.q.tools.flatOf(text(f[3]), text(f[1]))), `,"arguments":`...)
-	if custom {
-		b = scan.Quote(b, `{"input":`+string(f[2])+`}`)
+	b := make([]byte, 0, len(it[inCallID])+len(it[inName])+len(it[argument])+64)
+	b = append(append(append(b, `{"id":`...), it[inCallID]...), `,"type":"function","function":{"name":`...)
+	if it[inNamespace] == nil {
+		b = append(b, it[inName]...)
 	} else {
-		b = append(b, f[2]...)
+		b = scan.Quote(b, d.q.tools.flatOf(field.Text(it[inNamespace]), field.Text(it[inName])))
+	}
+	if b = append(b, `,"arguments":`...); custom {
+		b = scan.Quote(b, `{"input":`+string(it[inInput])+`}`)
+	} else {
+		b = append(b, it[inArguments]...)
 	}
 	d.say(&d.turn.calls, append(b, `}}`...), `,`)
 	if d.callIDs == nil {
 		d.callIDs = map[string]bool{}
 	}
-	d.callIDs[text(f[0])] = true
+	d.callIDs[string(it[inCallID])] = true
 	return nil
 }
 
-func (d *dialogue) output(raw []byte) error {
-	f, err := fields(raw, "call_id", "output")
-	if err != nil {
-		return err
-	}
-	if !isString(f[0]) {
+func (d *dialogue) output(it *entry) error {
+	if !field.IsString(it[inCallID]) {
 		return wantType("call_id", "the call_id of the call that it answers")
 	}
-	if !d.callIDs[text(f[0])] && !d.loose {
-		return invalid("call_id", "No tool call found for function call output with call_id %s.", clip(text(f[0])))
+	if !d.callIDs[string(it[inCallID])] && !d.loose {
+		return field.Invalid("call_id", "No tool call found for function call output with call_id %s.", field.Clip(field.Text(it[inCallID])))
 	}
-	c := content{role: "tool"}
-	switch v := f[1]; {
-	case isString(v):
-		c.text = inside(v)
-	case isArray(v):
+	c := content{d: d, role: "tool"}
+	switch v := it[inOutput]; {
+	case field.IsString(v):
+		c.text = field.Inside(v)
+	case field.IsArray(v):
 		if err := c.list("output", v); err != nil {
 			return err
 		}
 	default:
 		return wantType("output", "a string or an array of content parts")
 	}
-	images := d.images
-	d.images = nil
+	images, pictures := d.images, d.pictures
+	d.images, d.pictures = nil, nil
 	d.endTurn()
 	d.put(`{"role":"tool","tool_call_id":`, func(b []byte) []byte {
-		b = append(append(b, f[0]...), `,"content":"`...)
+		b = append(append(b, it[inCallID]...), `,"content":"`...)
 		return append(append(b, c.text...), '"')
 	}, `}`)
-	if d.images = images; c.images > 0 {
-		d.images = join(d.images, c.parts, ",")
+	d.text += int64(len(c.text))
+	d.images, d.pictures = join(images, c.parts, ","), pictures
+	for _, p := range c.pictures { // the parts follow those of earlier outputs
+		p.part = len(d.pictures)
+		d.pictures = append(d.pictures, p)
 	}
 	return nil
 }
 
 // compaction takes what an earlier compaction of ours wrote.
-func (d *dialogue) compaction(raw []byte) error {
-	f, err := fields(raw, "encrypted_content")
-	if err != nil {
-		return err
-	}
-	plain := d.before.open(f[0])
+func (d *dialogue) compaction(it *entry) error {
+	plain := d.before.open(it[inEncrypted])
 	if !bytes.HasPrefix(plain, []byte(compactionMark)) {
-		return invalid("encrypted_content", "This compaction was not made here, or not for this organization.").WithCode("invalid_encrypted_content")
+		return field.Invalid("encrypted_content", "This compaction was not made here, or not for this organization.").WithCode("invalid_encrypted_content")
 	}
 	d.begin()
 	d.put(`{"role":"user","content":"`, func(b []byte) []byte {
 		return append(append(b, compactionIntro...), plain[len(compactionMark):]...)
 	}, `"}`)
+	d.text += int64(len(plain))
 	return nil
 }
 

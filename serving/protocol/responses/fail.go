@@ -2,6 +2,7 @@ package responses
 
 import (
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol/field"
 )
 
 // Fail implements protocol.Answer: an error event in both shapes that clients read (flat as OpenAI's, nested as Open
@@ -28,17 +29,10 @@ type frame struct{ kind, code, message, param []byte }
 
 func readFrame(raw []byte) frame {
 	f := frame{[]byte(`"server_error"`), []byte("null"), []byte(`"Something went wrong."`), []byte("null")}
-	outer, err := fields(raw, "error")
-	if err != nil || outer[0] == nil {
-		return f
-	}
-	in, err := fields(outer[0], "type", "code", "message", "param")
-	if err != nil {
-		return f
-	}
-	for i, v := range []*[]byte{&f.kind, &f.code, &f.message, &f.param} {
-		if in[i] != nil {
-			*v = in[i]
+	in := field.Member(raw, "error")
+	for name, v := range map[string]*[]byte{"type": &f.kind, "code": &f.code, "message": &f.message, "param": &f.param} {
+		if own := field.Member(in, name); own != nil {
+			*v = own
 		}
 	}
 	return f
@@ -47,7 +41,7 @@ func readFrame(raw []byte) frame {
 // appendError appends the error of a response object, which has codes of its own.
 func (f *frame) appendError(dst []byte) []byte {
 	code := f.code
-	if text(f.kind) == "server_error" || isNull(code) {
+	if field.Text(f.kind) == "server_error" || field.IsNull(code) {
 		code = scan.Quote(nil, "server_error")
 	}
 	dst = append(append(append(dst, `{"code":`...), code...), `,"message":`...)

@@ -1,12 +1,13 @@
 package responses
 
 import (
-	"fmt"
+	"errors"
 	"slices"
 
 	"millrace/internal/fault"
 	"millrace/serving/engine/scan"
 	"millrace/serving/protocol"
+	"millrace/serving/protocol/field"
 )
 
 // dialogue is the Chat Completions messages in the making. Items of one turn of the model (reasoning, text, calls) become one
@@ -15,19 +16,34 @@ type dialogue struct {
 	q       *Request
 	before  *Context
 	out     []byte
-	origins []int // of each message: the index of the input item that it began with; -1 = none of this request's input
-	starts  []int // of each message: where it begins in out
+	origins []origin // of each message
+	starts  []int    // of each message: where it begins in out
+	text    int64    // bytes of text
 
-	item    int    // the item being read; -1 = one of earlier turns
-	begun   bool   // something other than system messages came
-	system  []byte // inside of a string: instructions and the system messages that come first
-	turn    turn
-	images  []byte // parts that tool outputs hold: only a user's message can carry them
-	callIDs map[string]bool
-	refs    int    // references so far
-	more    int    // items that declared further tools
-	found   []byte // the item that the latest reference names
-	loose   bool   // items by themselves: an output's call may stand elsewhere
+	item     int    // the item being read; -1 = one of earlier turns
+	begun    bool   // something other than system messages came
+	system   []byte // inside of a string: instructions and the system messages that come first
+	turn     turn
+	images   []byte    // parts that tool outputs hold: only a user's message can carry them
+	pictures []picture // of them
+	callIDs  map[string]bool
+	refs     int    // references so far
+	more     int    // items that declared further tools
+	found    []byte // the item that the latest reference names
+	loose    bool   // items by themselves: an output's call may stand elsewhere
+}
+
+// origin is what a message was made of.
+type origin struct {
+	item     int       // the input item that it began with; -1 = none of this request's input
+	pictures []picture // of the parts of its content
+}
+
+// picture is an image among the parts of a message, and where it comes from.
+type picture struct {
+	part, item, at int
+	list           string // content or output
+	remote         bool
 }
 
 // turn is an assistant message in the making: insides of strings, and elements of tool_calls.
@@ -43,20 +59,20 @@ func (d *dialogue) items(list []byte, own bool) error {
 	i := 0
 	for ; e.Next(); i++ {
 		if i == maxItems {
-			return invalid("input", "There are more than %d items.", maxItems)
+			return field.Invalid("input", "There are more than %d items.", maxItems)
 		}
 		if d.item = -1; own {
 			d.item = i
 		}
 		if err := d.read(e.Value); err != nil {
-			return within(at("input", i), err)
+			return field.Within(field.At("input", i), err)
 		}
 		if item := e.Value; own {
 			if d.found != nil {
 				item, d.found = d.found, nil
 			}
 			if err := d.keep(item); err != nil {
-				return within(at("input", i), err)
+				return field.Within(field.At("input", i), err)
 			}
 		}
 		if len(d.out) > protocol.MaxBodyBytes || len(d.q.Kept) > protocol.MaxBodyBytes {
@@ -76,42 +92,40 @@ var passedOver = []string{"web_search_call", "file_search_call", "computer_call"
 	"tool_search_output", "compaction_trigger", "context_compaction", "ghost_snapshot", "program", "program_output", "other"}
 
 func (d *dialogue) read(raw []byte) error {
-	f, err := fields(raw, "type", "role")
-	if err != nil {
+	var it entry
+	if err := d.fields("input[].", raw, itemMembers, it[:]); err != nil {
 		return err
 	}
-	switch kind := text(f[0]); kind {
-	case "message":
-		return d.message(raw)
-	case "reasoning":
-		return d.reasoning(raw)
-	case "function_call":
-		return d.call(raw, false)
-	case "custom_tool_call":
-		return d.call(raw, true)
-	case "function_call_output", "custom_tool_call_output":
-		return d.output(raw)
-	case "compaction", "compaction_summary":
-		return d.compaction(raw)
-	case "item_reference":
-		return d.reference(raw)
-	case "additional_tools":
-		return d.moreTools(raw)
-	case "":
-		if f[0] == nil && f[1] != nil {
-			return d.message(raw)
-		}
-		if ref, _ := fields(raw, "id"); f[0] == nil && ref[0] != nil {
-			return d.reference(raw)
-		}
+	kind := it.kind()
+	means, known := itemMeaning[kind]
+	switch {
+	case known:
+		d.nameUnused(&it, means)
+	case kind == "":
 		return wantType("type", "the type of an item")
-	default:
-		if !slices.Contains(passedOver, kind) {
-			return invalid("type", "Items of type %q are not known here.", clip(kind)).WithCode("unsupported_value")
-		}
-		if d.item >= 0 {
-			d.q.ignore("input[%d] (%s)", d.item, kind)
-		}
+	case !slices.Contains(passedOver, kind):
+		return field.Invalid("type", "Items of type %q are not known here.", field.Clip(kind)).WithCode("unsupported_value")
+	}
+	switch kind {
+	case "message":
+		return d.message(&it)
+	case "reasoning":
+		return d.reasoning(&it)
+	case "function_call":
+		return d.call(&it, false)
+	case "custom_tool_call":
+		return d.call(&it, true)
+	case "function_call_output", "custom_tool_call_output":
+		return d.output(&it)
+	case "compaction", "compaction_summary":
+		return d.compaction(&it)
+	case "item_reference":
+		return d.reference(&it)
+	case "additional_tools":
+		return d.moreTools(&it)
+	}
+	if d.item >= 0 {
+		d.q.Ignored.Name(field.At("input", d.item) + " (" + kind + ")")
 	}
 	return nil
 }
@@ -123,43 +137,38 @@ const (
 )
 
 // moreTools adds the tools that an agent declares in mid-conversation.
-func (d *dialogue) moreTools(raw []byte) error {
-	f, err := fields(raw, "tools")
-	if err != nil || f[0] == nil || d.item < 0 {
-		return err
+func (d *dialogue) moreTools(it *entry) error {
+	if it[inMoreTools] == nil || d.item < 0 {
+		return nil
 	}
 	if d.more++; d.more > maxToolItems {
-		return invalid("type", "More than %d items declare further tools.", maxToolItems)
+		return field.Invalid("type", "More than %d items declare further tools.", maxToolItems)
 	}
 	shown := len(d.q.tools.echo)
-	err = d.q.tools.read(d.q, "tools", f[0])
+	err := d.q.tools.read(d.q, "tools", it[inMoreTools])
 	d.q.tools.echo = d.q.tools.echo[:shown]
 	return err
 }
 
 // reference puts the item in that a client names by its id.
-func (d *dialogue) reference(raw []byte) error {
-	f, err := fields(raw, "id")
-	if err != nil {
-		return err
-	}
-	id := text(f[0])
+func (d *dialogue) reference(it *entry) error {
+	id := field.Text(it[inID])
 	if id == "" {
 		return wantType("id", "an item's id")
 	}
 	if d.refs++; d.refs > maxReferences {
-		return invalid("id", "There are more than %d references: continue from the response or the conversation instead.", maxReferences)
+		return field.Invalid("id", "There are more than %d references: continue from the response or the conversation instead.", maxReferences)
 	}
 	item, err := d.before.find(id)
 	if err != nil {
 		return err
 	}
 	if item == nil {
-		return fault.New(fault.NotFound, "Item with id %q not found. Items are not kept when store is false: send the item itself.", clip(id)).
+		return fault.New(fault.NotFound, "Item with id %q not found. Items are not kept when store is false: send the item itself.", field.Clip(id)).
 			WithParam("id").WithCode("item_not_found")
 	}
-	if f, err := fields(item, "type"); err != nil || text(f[0]) == "item_reference" {
-		return fmt.Errorf("responses: a stored item that is a reference: %w", err)
+	if field.Text(field.Member(item, "type")) == "item_reference" {
+		return errors.New("responses: a stored item that is a reference")
 	}
 	d.found = item
 	return d.read(item)
@@ -167,24 +176,17 @@ func (d *dialogue) reference(raw []byte) error {
 
 // ---- messages ------------------------------------------------------------------------------------------------------
 
-func (d *dialogue) message(raw []byte) error {
-	f, err := fields(raw, "role", "content", "phase")
-	if err != nil {
-		return err
+func (d *dialogue) message(it *entry) error {
+	if it[inContent] == nil {
+		return field.Invalid("content", "The message has no content.")
 	}
-	if f[1] == nil {
-		return invalid("content", "The message has no content.")
-	}
-	if f[2] != nil && d.item >= 0 {
-		d.q.ignore("input[].phase")
-	}
-	c := content{role: text(f[0])}
+	c := content{d: d, role: string(field.Inside(it[inRole]))}
 	switch c.role {
 	case "user", "system", "developer", "assistant":
 	default:
 		return wantType("role", "one of user, assistant, system, developer")
 	}
-	if err := c.read(f[1]); err != nil {
+	if err := c.read(it[inContent]); err != nil {
 		return err
 	}
 	switch c.role {
@@ -194,6 +196,8 @@ func (d *dialogue) message(raw []byte) error {
 	case "user":
 		d.begin()
 		d.put(`{"role":"user","content":`, c.appendTo, `}`)
+		d.text += int64(len(c.text))
+		d.origins[len(d.origins)-1].pictures = c.pictures
 	default:
 		if !d.begun {
 			d.system = join(d.system, c.text, `\n\n`)
@@ -201,6 +205,7 @@ func (d *dialogue) message(raw []byte) error {
 		}
 		d.endTurn()
 		d.put(`{"role":"system","content":`, c.appendTo, `}`)
+		d.text += int64(len(c.text))
 	}
 	return nil
 }
@@ -220,7 +225,7 @@ func (d *dialogue) put(open string, body func([]byte) []byte, end string) {
 	}
 	d.starts = append(d.starts, len(d.out))
 	d.out = append(body(append(d.out, open...)), end...)
-	d.origins = append(d.origins, d.item)
+	d.origins = append(d.origins, origin{item: d.item})
 }
 
 // begin ends what stands before a message that is no system message.
@@ -232,6 +237,7 @@ func (d *dialogue) begin() {
 func (d *dialogue) endSystem() {
 	if !d.begun && len(d.system) > 0 {
 		d.put(`{"role":"system","content":"`, func(b []byte) []byte { return append(b, d.system...) }, `"}`)
+		d.text += int64(len(d.system))
 	}
 	d.begun = true
 }
@@ -255,13 +261,17 @@ func (d *dialogue) endTurn() {
 	}
 	item := d.item
 	d.item = t.item
-	d.put(`{"role":"assistant"`, t.appendTo, `}`)
+	before := len(d.out)
+	d.put(`{"role":"assistant"`, func(b []byte) []byte { return t.appendTo(b, d.q.thinks()) }, `}`)
+	d.text += int64(len(d.out) - before)
 	d.item = item
 	*t = turn{reasoning: t.reasoning[:0], content: t.content[:0], calls: t.calls[:0]}
 }
 
-func (t *turn) appendTo(dst []byte) []byte {
-	if len(t.reasoning) > 0 {
+// appendTo appends the turn's members. Calls without reasoning get an empty one where thinking is asked for: models that think
+// refuse a history in which it is missing, or begin to think about it.
+func (t *turn) appendTo(dst []byte, thinks bool) []byte {
+	if len(t.reasoning) > 0 || thinks && len(t.calls) > 0 {
 		dst = append(append(append(dst, `,"reasoning_content":"`...), t.reasoning...), '"')
 	}
 	if len(t.content) == 0 && len(t.calls) > 0 {
@@ -279,6 +289,7 @@ func (t *turn) appendTo(dst []byte) []byte {
 func (d *dialogue) endImages() {
 	if len(d.images) > 0 {
 		d.put(`{"role":"user","content":[`, func(b []byte) []byte { return append(b, d.images...) }, `]}`)
-		d.images = d.images[:0]
+		d.origins[len(d.origins)-1].pictures = d.pictures
+		d.images, d.pictures = d.images[:0], nil
 	}
 }

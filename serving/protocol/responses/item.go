@@ -6,6 +6,7 @@ import (
 
 	"millrace/serving/engine/scan"
 	"millrace/serving/protocol"
+	"millrace/serving/protocol/field"
 )
 
 // Prefixes of ids.
@@ -138,7 +139,7 @@ func (f *form) argument(p *protocol.Part, t *tool) []byte {
 	if t == nil || !t.custom {
 		return p.Text
 	}
-	return inputOf(p.Text)
+	return protocol.InputOf(p.Text)
 }
 
 // appendPart appends a message's content part.
@@ -153,13 +154,15 @@ func (f *form) appendPart(dst []byte, p *protocol.Part, text []byte) []byte {
 	return append(dst, `]}`...)
 }
 
+var logprobMembers = []string{"token", "logprob", "bytes", "top_logprobs"}
+
 // appendLogprobs appends elements of a list as this API has them: bytes are never null.
 func appendLogprobs(dst, elements []byte) []byte {
 	list := append(append([]byte{'['}, elements...), ']')
 	e, first := scan.Array(list), true
 	for e.Next() {
-		f, err := fields(e.Value, "token", "logprob", "bytes", "top_logprobs")
-		if err != nil || !isString(f[0]) || f[1] == nil {
+		var f [4][]byte
+		if field.Read(e.Value, logprobMembers, f[:], func([]byte) {}) != nil || !field.IsString(f[0]) || f[1] == nil {
 			continue
 		}
 		if !first {
@@ -168,11 +171,11 @@ func appendLogprobs(dst, elements []byte) []byte {
 		first = false
 		dst = appendLogprob(dst, f)
 		dst = append(dst, `,"top_logprobs":[`...)
-		if isArray(f[3]) {
+		if field.IsArray(f[3]) {
 			top, firstTop := scan.Array(f[3]), true
 			for top.Next() {
-				t, err := fields(top.Value, "token", "logprob", "bytes")
-				if err != nil || !isString(t[0]) || t[1] == nil {
+				var t [4][]byte
+				if field.Read(top.Value, logprobMembers, t[:], func([]byte) {}) != nil || !field.IsString(t[0]) || t[1] == nil {
 					continue
 				}
 				if !firstTop {
@@ -187,14 +190,14 @@ func appendLogprobs(dst, elements []byte) []byte {
 	return dst
 }
 
-func appendLogprob(dst []byte, f [maxFields][]byte) []byte {
+func appendLogprob(dst []byte, f [4][]byte) []byte {
 	dst = append(append(append(dst, `{"token":`...), f[0]...), `,"logprob":`...)
 	dst = append(append(dst, f[1]...), `,"bytes":`...)
-	if isArray(f[2]) {
+	if field.IsArray(f[2]) {
 		return append(dst, f[2]...)
 	}
 	dst = append(dst, '[')
-	for i, c := range scan.Unquote(nil, inside(f[0])) {
+	for i, c := range scan.Unquote(nil, field.Inside(f[0])) {
 		if i > 0 {
 			dst = append(dst, ',')
 		}

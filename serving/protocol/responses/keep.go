@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol/field"
 )
 
 // idPrefixes are of the ids that kept items get.
@@ -21,7 +22,7 @@ func (d *dialogue) keep(raw []byte) error {
 		return nil
 	}
 	if id := Text(Member(raw, "id")); len(id) > maxItemID || strings.Contains(id, "\x00") {
-		return invalid("id", "The id of an item has at most %d bytes, and no NUL among them.", maxItemID)
+		return field.Invalid("id", "The id of an item has at most %d bytes, and no NUL among them.", maxItemID)
 	}
 	kept := d.q.Kept
 	if len(kept) == 0 {
@@ -39,7 +40,7 @@ func KeepItems(list []byte, suffix string, c *Context) ([]byte, error) {
 	in.Keep = suffix
 	q := &Request{}
 	d := dialogue{q: q, before: &in, loose: true}
-	if !isArray(list) {
+	if !field.IsArray(list) {
 		return nil, wantType("items", "an array of items")
 	}
 	if err := d.items(list, true); err != nil {
@@ -50,16 +51,16 @@ func KeepItems(list []byte, suffix string, c *Context) ([]byte, error) {
 
 // appendKept appends an item with what a list of items shows of each: id, type and status, a message's content as parts.
 func appendKept(dst, raw []byte, suffix string) []byte {
-	f, err := fields(raw, "id", "type", "role", "status", "content")
-	if err != nil {
+	var f [4][]byte
+	if field.Read(raw, []string{"id", "type", "role", "status"}, f[:], func([]byte) {}) != nil {
 		return append(dst, "null"...)
 	}
-	kind := text(f[1])
+	kind := field.Text(f[1])
 	if kind == "" {
 		kind = "message"
 	}
 	dst = append(dst, `{"id":`...)
-	if isString(f[0]) && len(f[0]) > len(`""`) {
+	if field.IsString(f[0]) && len(f[0]) > len(`""`) {
 		dst = append(dst, f[0]...)
 	} else {
 		prefix, known := idPrefixes[kind]
@@ -76,9 +77,9 @@ func appendKept(dst, raw []byte, suffix string) []byte {
 	for m.Next() {
 		switch name := string(m.Key); {
 		case name == "id" || name == "type":
-		case name == "content" && kind == "message" && isString(m.Value):
+		case name == "content" && kind == "message" && field.IsString(m.Value):
 			part := "input_text"
-			if text(f[2]) == "assistant" {
+			if field.Text(f[2]) == "assistant" {
 				part = "output_text"
 			}
 			dst = append(append(append(dst, `,"content":[{"type":"`...), part...), `","text":`...)
@@ -103,16 +104,10 @@ func Elements(array []byte) (list [][]byte) {
 }
 
 // Member is a member of an object, raw; nil = absent or null.
-func Member(object []byte, name string) []byte {
-	f, err := fields(object, name)
-	if err != nil {
-		return nil
-	}
-	return f[0]
-}
+func Member(object []byte, name string) []byte { return field.Member(object, name) }
 
 // Text is a string of JSON decoded, "" for anything else.
-func Text(raw []byte) string { return text(raw) }
+func Text(raw []byte) string { return field.Text(raw) }
 
 // WithStatus gives a response object another status, and an error where there is one.
 func WithStatus(object []byte, status string, err []byte) []byte {

@@ -1,11 +1,11 @@
 package responses
 
 import (
-	"slices"
 	"unicode/utf8"
 
 	"millrace/internal/usage"
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol/field"
 )
 
 type check func(q *Request, name string, v []byte) error
@@ -54,21 +54,21 @@ func store(q *Request, name string, v []byte) error {
 	return boolean(func(q *Request) *bool { return &q.Store })(q, name, v)
 }
 
-func ignored(q *Request, name string, _ []byte) error { q.ignore("%s", name); return nil }
+func ignored(q *Request, name string, _ []byte) error { q.Ignored.Name(name); return nil }
 
 func modelName(q *Request, name string, v []byte) error {
-	if !isString(v) {
+	if !field.IsString(v) {
 		return wantType(name, "a string")
 	}
-	if q.Model = text(v); len(q.Model) > maxModelBytes {
-		return invalid(name, "model is too long.")
+	if q.Model = field.Text(v); len(q.Model) > maxModelBytes {
+		return field.Invalid(name, "model is too long.")
 	}
 	return nil
 }
 
 func keepString(into func(*Request) *[]byte) check {
 	return func(q *Request, name string, v []byte) error {
-		if !isString(v) {
+		if !field.IsString(v) {
 			return wantType(name, "a string")
 		}
 		*into(q) = v
@@ -93,7 +93,7 @@ func wholeNumber(into func(*Request) *[]byte, low, high int64) check {
 
 func boolean(into func(*Request) *bool) check {
 	return func(q *Request, name string, v []byte) error {
-		if !isBool(v) {
+		if !field.IsBool(v) {
 			return wantType(name, "true or false")
 		}
 		*into(q) = v[0] == 't'
@@ -103,22 +103,22 @@ func boolean(into func(*Request) *bool) check {
 
 func identifier(into func(*Request) *string) check {
 	return func(q *Request, name string, v []byte) error {
-		if !isString(v) || len(v) > maxIDBytes || len(v) <= len(`""`) {
+		if !field.IsString(v) || len(v) > maxIDBytes || len(v) <= len(`""`) {
 			return wantType(name, "an id")
 		}
-		*into(q) = text(v)
+		*into(q) = field.Text(v)
 		return nil
 	}
 }
 
 // conversation is an id, or an object with one.
 func conversation(q *Request, name string, v []byte) error {
-	if isObject(v) {
-		f, err := fields(v, "id")
-		if err != nil {
-			return within(name, err)
+	if field.IsObject(v) {
+		var in [1][]byte
+		if err := q.read(name+".", v, []string{"id"}, in[:]); err != nil {
+			return field.Within(name, err)
 		}
-		if v, name = f[0], name+".id"; v == nil {
+		if v, name = in[0], name+".id"; v == nil {
 			return wantType(name, "an id")
 		}
 	}
@@ -126,23 +126,23 @@ func conversation(q *Request, name string, v []byte) error {
 }
 
 func streamOptions(q *Request, name string, v []byte) error {
-	f, err := fields(v, "include_obfuscation")
-	if err != nil {
-		return within(name, err)
+	var in [1][]byte
+	if err := q.read(name+".", v, []string{"include_obfuscation"}, in[:]); err != nil {
+		return field.Within(name, err)
 	}
-	if v := f[0]; v != nil {
-		if !isBool(v) {
+	if v := in[0]; v != nil {
+		if !field.IsBool(v) {
 			return wantType(name+".include_obfuscation", "true or false")
 		}
 		if v[0] == 't' {
-			q.ignore("%s.include_obfuscation", name)
+			q.Ignored.Name("stream_options.include_obfuscation")
 		}
 	}
 	return nil
 }
 
 func parallelCalls(q *Request, name string, v []byte) error {
-	if !isBool(v) {
+	if !field.IsBool(v) {
 		return wantType(name, "true or false")
 	}
 	q.parallel = v
@@ -151,7 +151,7 @@ func parallelCalls(q *Request, name string, v []byte) error {
 
 // maxToolCalls is about tools that a server runs: none are run here.
 func maxToolCalls(q *Request, name string, v []byte) error {
-	q.ignore("%s", name)
+	q.Ignored.Name(name)
 	q.maxToolCalls = v
 	_, err := integer(name, v, 1, usage.MaxTokens)
 	return err
@@ -172,18 +172,18 @@ var included = map[string]bool{
 }
 
 func include(q *Request, name string, v []byte) error {
-	if !isArray(v) {
+	if !field.IsArray(v) {
 		return wantType(name, "an array of strings")
 	}
 	e := scan.Array(v)
 	for i := 0; e.Next(); i++ {
-		what := text(e.Value)
+		what := field.Text(e.Value)
 		acts, known := included[what]
 		switch {
 		case !known:
-			return invalid(at(name, i), "There is nothing to include called %q.", clip(what)).WithCode("unsupported_value")
+			return field.Invalid(field.At(name, i), "There is nothing to include called %q.", field.Clip(what)).WithCode("unsupported_value")
 		case !acts:
-			q.ignore("include (%s)", what)
+			q.Ignored.Name("include (" + what + ")")
 		}
 		q.Encrypted = q.Encrypted || what == "reasoning.encrypted_content"
 		q.Content = q.Content || what == "reasoning.content"
@@ -204,29 +204,29 @@ func metadata(q *Request, name string, v []byte) error {
 
 // CheckMetadata checks a metadata object: at most 16 pairs of strings.
 func CheckMetadata(name string, v []byte) error {
-	if !isObject(v) {
+	if !field.IsObject(v) {
 		return wantType(name, "an object of strings")
 	}
 	m, n := scan.Object(v), 0
 	for m.Next() {
-		key := clip(string(m.Key))
+		key := field.Clip(string(m.Key))
 		n++
 		switch {
 		case n > maxMetadata:
-			return invalid(name, "metadata has more than %d pairs.", maxMetadata)
+			return field.Invalid(name, "metadata has more than %d pairs.", maxMetadata)
 		case utf8.RuneCount(m.Key) > maxMetadataKey:
-			return invalid(name, "A key of metadata is longer than %d characters.", maxMetadataKey)
-		case !isString(m.Value):
+			return field.Invalid(name, "A key of metadata is longer than %d characters.", maxMetadataKey)
+		case !field.IsString(m.Value):
 			return wantType(name+"."+key, "a string")
-		case len(m.Value) > maxMetadataValue && utf8.RuneCountInString(text(m.Value)) > maxMetadataValue:
-			return invalid(name+"."+key, "A value of metadata is longer than %d characters.", maxMetadataValue)
+		case len(m.Value) > maxMetadataValue && utf8.RuneCountInString(field.Text(m.Value)) > maxMetadataValue:
+			return field.Invalid(name+"."+key, "A value of metadata is longer than %d characters.", maxMetadataValue)
 		}
 	}
 	return nil
 }
 
 func cacheKey(q *Request, name string, v []byte) error {
-	if !isString(v) || len(v) > maxCacheKeyBytes {
+	if !field.IsString(v) || len(v) > maxCacheKeyBytes {
 		return wantType(name, "a short string")
 	}
 	q.cacheKey = v
@@ -234,18 +234,18 @@ func cacheKey(q *Request, name string, v []byte) error {
 }
 
 // Priority reports whether the client asks to be served before others.
-func (q *Request) Priority() bool { return text(q.service) == "priority" }
+func (q *Request) Priority() bool { return field.Text(q.service) == "priority" }
 
 func serviceTier(q *Request, name string, v []byte) error {
 	q.service = v
-	if text(v) == "scale" {
-		return invalid(name, "There is no scale tier here. Leave service_tier out, or send \"default\".").WithCode("unsupported_value")
+	if field.Text(v) == "scale" {
+		return field.Invalid(name, "There is no scale tier here. Leave service_tier out, or send \"default\".").WithCode("unsupported_value")
 	}
 	return oneOf(name, v, "auto", "default", "flex", "priority")
 }
 
 func prompt(_ *Request, name string, _ []byte) error {
-	return unsupported(name, "Prompt templates are not supported here: send instructions and input.")
+	return field.Unsupported(name, "Prompt templates are not supported here: send instructions and input.")
 }
 
 // ---- reasoning and text --------------------------------------------------------------------------------------------
@@ -253,58 +253,60 @@ func prompt(_ *Request, name string, _ []byte) error {
 var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
 
 func reasoningOptions(q *Request, name string, v []byte) error {
-	if !isObject(v) {
-		return wantType(name, "an object")
+	var in [3][]byte
+	if err := q.read("reasoning.", v, reasoningMembers, in[:]); err != nil {
+		return field.Within(name, err)
 	}
-	m := scan.Object(v)
-	for m.Next() {
-		key := string(m.Key)
-		if isNull(m.Value) {
+	if q.effort = in[0]; q.effort != nil {
+		if err := oneOf(name+".effort", q.effort, efforts...); err != nil {
+			return err
+		}
+	}
+	for i, summary := range in[1:] {
+		if summary == nil {
 			continue
 		}
-		switch key {
-		case "effort":
-			q.effort = m.Value
-			if !isString(m.Value) || !slices.Contains(efforts, text(m.Value)) {
-				return oneOf(name+".effort", m.Value, efforts...)
-			}
-		case "summary", "generate_summary":
-			q.summary = m.Value
-			if err := oneOf(name+"."+key, m.Value, "auto", "concise", "detailed"); err != nil {
-				return err
-			}
-		default:
-			q.ignore("%s.%s", name, shown(key))
+		q.summary = summary
+		if err := oneOf(name+"."+reasoningMembers[1+i], summary, "auto", "concise", "detailed"); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+var reasoningMembers = []string{"effort", "summary", "generate_summary"}
+
 func textOptions(q *Request, name string, v []byte) error {
-	f, err := fields(v, "format", "verbosity")
-	if err != nil {
-		return within(name, err)
+	var in [2][]byte
+	if err := q.read("text.", v, []string{"format", "verbosity"}, in[:]); err != nil {
+		return field.Within(name, err)
 	}
-	if q.verbosity = f[1]; f[1] != nil {
-		if err := oneOf(name+".verbosity", f[1], "low", "medium", "high"); err != nil {
+	if q.verbosity = in[1]; in[1] != nil {
+		if err := oneOf(name+".verbosity", in[1], "low", "medium", "high"); err != nil {
 			return err
 		}
-		if text(f[1]) != "medium" {
-			q.ignore("%s.verbosity", name)
+		if field.Text(in[1]) != "medium" {
+			q.Ignored.Name("text.verbosity")
 		}
 	}
-	if q.format = f[0]; f[0] == nil {
+	if in[0] == nil {
 		return nil
 	}
-	return within(name+".format", checkFormat(f[0]))
+	return field.Within(name+".format", q.readFormat(in[0]))
 }
 
-func checkFormat(v []byte) error {
-	f, err := fields(v, "type", "name", "schema", "description", "strict")
-	if err != nil {
+// format is the form of the answer, raw: the schema's members are nil where it has none.
+type format struct{ kind, name, schema, description, strict []byte }
+
+var formatMembers = []string{"type", "name", "schema", "description", "strict"}
+
+func (q *Request) readFormat(v []byte) error {
+	var f [5][]byte
+	if err := q.read("text.format.", v, formatMembers, f[:]); err != nil {
 		return err
 	}
-	switch text(f[0]) {
+	q.format = &format{f[0], f[1], f[2], f[3], f[4]}
+	switch field.Text(f[0]) {
 	case "text", "json_object":
 		return nil
 	case "json_schema":
@@ -312,13 +314,13 @@ func checkFormat(v []byte) error {
 		return wantType("type", "one of text, json_object, json_schema")
 	}
 	switch {
-	case !isString(f[1]) || len(f[1]) > maxToolName:
+	case !field.IsString(f[1]) || len(f[1]) > maxToolName:
 		return wantType("name", "a short string")
-	case !isObject(f[2]):
+	case !field.IsObject(f[2]):
 		return wantType("schema", "a JSON schema")
-	case f[3] != nil && !isString(f[3]):
+	case f[3] != nil && !field.IsString(f[3]):
 		return wantType("description", "a string")
-	case f[4] != nil && !isBool(f[4]):
+	case f[4] != nil && !field.IsBool(f[4]):
 		return wantType("strict", "true or false")
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"millrace/internal/usage"
 	"millrace/serving/engine/scan"
 	"millrace/serving/protocol"
+	"millrace/serving/protocol/field"
 )
 
 // Answers makes the answers of one request: each shows what the request asked for.
@@ -147,12 +148,12 @@ func (q *Request) appendFormatEcho(dst []byte) []byte {
 	if q.format == nil {
 		return append(dst, `{"type":"text"}`...)
 	}
-	f, _ := fields(q.format, "type", "name", "schema", "description", "strict") // it was checked
-	if text(f[0]) != "json_schema" {
-		return append(append(append(dst, `{"type":`...), f[0]...), '}')
+	f := q.format
+	if field.Text(f.kind) != "json_schema" {
+		return append(append(append(dst, `{"type":`...), f.kind...), '}')
 	}
-	dst = append(append(dst, `{"type":"json_schema","name":`...), f[1]...)
-	dst = appendOr(append(dst, `,"description":`...), f[3], "null")
-	dst = append(append(dst, `,"schema":`...), f[2]...)
-	return append(appendOr(append(dst, `,"strict":`...), f[4], "false"), '}')
+	dst = append(append(dst, `{"type":"json_schema","name":`...), f.name...)
+	dst = appendOr(append(dst, `,"description":`...), f.description, "null")
+	dst = append(append(dst, `,"schema":`...), f.schema...)
+	return append(appendOr(append(dst, `,"strict":`...), f.strict, "false"), '}')
 }

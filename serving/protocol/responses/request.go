@@ -8,6 +8,7 @@ import (
 	"millrace/internal/usage"
 	"millrace/serving/engine/scan"
 	"millrace/serving/protocol"
+	"millrace/serving/protocol/field"
 )
 
 // Limits of requests.
@@ -37,7 +38,7 @@ type Request struct {
 	Conversation string
 	Input        []byte // raw: a string or an array of items
 	Metadata     []byte // raw
-	Ignored      []string
+	Ignored      field.Ignored
 	Kept         []byte // array: the input's items as they are kept, once Chat has been asked to keep them
 
 	Encrypted bool // include: reasoning.encrypted_content
@@ -46,7 +47,8 @@ type Request struct {
 
 	instructions, maxOutput, maxToolCalls, temperature, topP, presence, frequency, topLogprobs []byte
 	parallel, cacheKey, safety, user, service, truncation                                      []byte
-	effort, summary, format, verbosity, toolsGiven, choiceGiven                                []byte
+	effort, summary, verbosity, toolsGiven, choiceGiven                                        []byte
+	format                                                                                     *format // nil = text
 
 	said   *dialogue // what Chat wrote, where Shorten may be called
 	extras []byte    // members, each with a comma before it
@@ -65,13 +67,13 @@ func Decode(body []byte) (*Request, error) {
 	for m.Next() {
 		name := string(m.Key)
 		if seen[name] {
-			return nil, invalid(clip(name), "%q is given twice.", clip(name))
+			return nil, field.Invalid(field.Clip(name), "%q is given twice.", field.Clip(name))
 		}
 		if len(seen) == maxMembers {
 			return nil, fault.New(fault.Invalid, "The request has more than %d members.", maxMembers)
 		}
 		seen[name] = true
-		if isNull(m.Value) {
+		if field.IsNull(m.Value) {
 			continue
 		}
 		if err := q.member(name, m.Value, body[m.Start:m.End]); err != nil {
@@ -89,7 +91,7 @@ func (q *Request) member(name string, v, both []byte) error {
 		return check(q, name, v)
 	}
 	if protocol.OfChat(name) {
-		q.ignore("%s", shown(name))
+		q.Ignored.Name(name)
 	} else {
 		q.extras = append(append(q.extras, ','), both...) // an engine's own, or nobody's: the model's list decides
 	}
@@ -100,15 +102,15 @@ func (q *Request) member(name string, v, both []byte) error {
 func (q *Request) finish() error {
 	switch {
 	case q.Model == "":
-		return invalid("model", "You must provide a model.").WithCode("missing_required_parameter")
+		return field.Invalid("model", "You must provide a model.").WithCode("missing_required_parameter")
 	case q.Input == nil && q.Previous == "" && q.Conversation == "":
-		return invalid("input", "You must provide input.").WithCode("missing_required_parameter")
+		return field.Invalid("input", "You must provide input.").WithCode("missing_required_parameter")
 	case q.Previous != "" && q.Conversation != "":
-		return invalid("conversation", "Send previous_response_id or conversation, not both.")
+		return field.Invalid("conversation", "Send previous_response_id or conversation, not both.")
 	case q.Background && !q.Store:
-		return invalid("background", "A response in the background needs store: true.")
+		return field.Invalid("background", "A response in the background needs store: true.")
 	}
-	if q.Input != nil && !isString(q.Input) && !isArray(q.Input) {
+	if q.Input != nil && !field.IsString(q.Input) && !field.IsArray(q.Input) {
 		return wantType("input", "a string or an array of items")
 	}
 	return nil

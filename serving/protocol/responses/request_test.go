@@ -210,7 +210,7 @@ func TestCodex(t *testing.T) {
 		t.Errorf("%+v %v", q, m["tools"])
 	}
 	chat.KeepExtras(nil)
-	if got := strings.Join(chat.Ignored, ", "); got != "tools[2] (web_search), client_metadata" {
+	if got := strings.Join(chat.Ignored, ", "); got != "tools[] (namespace).description, tools[2] (web_search), client_metadata" {
 		t.Error(got)
 	}
 }
@@ -244,8 +244,12 @@ func TestFaultsNameTheMember(t *testing.T) {
 		{`{"model":"m",` + user(`{"type":"text","text":"a"}`) + `}`, `input[0].content[0].type`}, {`{"model":"m",` + user(`{"type":"input_text"}`) + `}`, `input[0].content[0].text`},
 		{`{"model":"m",` + user(`{"type":"input_file","file_id":"f"}`) + `}`, `input[0].content[0].type`}, {`{"model":"m",` + user(`{"type":"input_image","file_id":"f"}`) + `}`, `input[0].content[0].file_id`},
 		{`{"model":"m",` + user(`{"type":"input_image"}`) + `}`, `input[0].content[0].image_url`},
-		{`{"model":"m","input":[{"role":"developer","content":"d"},{"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_image","image_url":"ftp://x/y.png"}]}]}`, `input[1].content[1]`},
+		{`{"model":"m","input":[{"role":"developer","content":"d"},{"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_image","image_url":"ftp://x/y.png"}]}]}`, `input[1].content[1].image_url`},
 		{`{"model":"m","input":"x","kv_transfer_params":{}}`, `kv_transfer_params`},
+		{`{"model":"m","input":"x","tools":[{"type":"function","name":"two words"}]}`, `tools[0].name`},
+		{`{"model":"m","input":[{"role":"user","content":"x","content":"y"}]}`, `input[0].content`},
+		{`{"model":"m","input":"x","text":{"verbosity":"low","verbosity":"high"}}`, `text.verbosity`},
+		{`{"model":"m","input":"x","top_k":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`, ``},
 	} {
 		q, err := Decode([]byte(tt.body))
 		if err == nil {

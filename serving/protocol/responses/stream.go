@@ -22,7 +22,7 @@ type Stream struct {
 	at     int    // the output index of the open part
 	shown  bool   // it is an item
 	custom bool   // it is a call of a custom tool
-	input  customInput
+	input  protocol.CustomInput
 	delta  []byte // the events of its deltas, up to the text: with
 	head   []byte // what stands before the sequence number
 	middle []byte // and what stands after it
@@ -145,7 +145,7 @@ func (s *Stream) kindsOf(p *protocol.Part) (delta, done, index, member string) {
 // prepareDelta writes what the deltas of a part have in common.
 func (s *Stream) prepareDelta(i int, p *protocol.Part) {
 	if s.custom = p.Kind == protocol.Call && s.form.custom(p); s.custom {
-		s.input.reset()
+		s.input = protocol.CustomInput{}
 	}
 	kind, _, index, _ := s.kindsOf(p)
 	seq := s.seq
@@ -161,8 +161,7 @@ func (s *Stream) Delta(dst []byte, _ int, p *protocol.Part, text, logprobs []byt
 		return dst
 	}
 	if s.custom {
-		s.input.take(p.Text)
-		if text = s.input.fresh(); len(text) == 0 {
+		if text = s.input.Add(nil, text); len(text) == 0 {
 			return dst
 		}
 	}
@@ -201,9 +200,9 @@ func (s *Stream) Close(dst []byte, part int, p *protocol.Part) []byte {
 
 // closeInput ends the input of a custom tool.
 func (s *Stream) closeInput(dst []byte, i int, p *protocol.Part) []byte {
-	input := inputOf(p.Text)
+	input := protocol.InputOf(p.Text)
 	delta, done, _, _ := s.kindsOf(p)
-	if rest := input[s.input.shown:]; len(rest) > 0 {
+	if rest := s.input.Rest(nil); len(rest) > 0 {
 		dst = append(append(append(s.inner(dst, delta, i, p, ""), `,"delta":"`...), rest...), `"`+closeEvent...)
 	}
 	return append(append(append(s.inner(dst, done, i, p, ""), `,"input":"`...), input...), `"`+closeEvent...)

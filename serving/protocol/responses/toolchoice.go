@@ -2,35 +2,37 @@ package responses
 
 import (
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol"
+	"millrace/serving/protocol/field"
 )
 
 // choose reads tool_choice. It needs the tools.
-func (b *toolbox) choose(v []byte) error {
+func (b *toolbox) choose(q *Request, v []byte) error {
 	const name = "tool_choice"
 	b.choice = v
 	switch {
 	case v == nil:
 		return nil
-	case isString(v):
-		b.mode = text(v)
+	case field.IsString(v):
+		b.mode = field.Text(v)
 		if err := oneOf(name, v, "none", "auto", "required"); err != nil {
 			return err
 		}
 		return b.checkRequired(len(b.list))
-	case !isObject(v):
+	case !field.IsObject(v):
 		return wantType(name, "none, auto, required or an object")
 	}
-	f, err := fields(v, "type", "name", "namespace", "mode", "tools")
-	if err != nil {
-		return within(name, err)
+	var f [5][]byte
+	if err := q.read("tool_choice.", v, []string{"type", "name", "namespace", "mode", "tools"}, f[:]); err != nil {
+		return field.Within(name, err)
 	}
-	switch kind := text(f[0]); {
+	switch kind := field.Text(f[0]); {
 	case kind == "function" || kind == "custom":
-		return b.force(text(f[1]), text(f[2]))
+		return b.force(field.Text(f[1]), field.Text(f[2]))
 	case kind == "allowed_tools":
-		return b.allow(f[3], f[4])
+		return b.allow(q, f[3], f[4])
 	case isHosted(kind):
-		return unsupported(name+".type", "Tools of type %s are not run here: they cannot be forced.", kind)
+		return field.Unsupported(name+".type", "Tools of type %s are not run here: they cannot be forced.", kind)
 	}
 	return wantType(name+".type", "one of function, custom, allowed_tools")
 }
@@ -40,9 +42,9 @@ func (b *toolbox) checkRequired(usable int) error {
 	case b.mode != "required" || usable > 0:
 		return nil
 	case len(b.hosted) > 0:
-		return invalid("tool_choice", "tool_choice is required, but none of the tools can be used here: tools that OpenAI's servers run are dropped.")
+		return field.Invalid("tool_choice", "tool_choice is required, but none of the tools can be used here: tools that OpenAI's servers run are dropped.")
 	}
-	return invalid("tool_choice", "tool_choice is required, but there are no tools.")
+	return field.Invalid("tool_choice", "tool_choice is required, but there are no tools.")
 }
 
 // find gives the place of a tool that a choice names; namespace "" finds one of any namespace too.
@@ -63,37 +65,37 @@ func (b *toolbox) find(name, namespace string) int {
 func (b *toolbox) force(name, namespace string) error {
 	i := b.find(name, namespace)
 	if i < 0 {
-		return invalid("tool_choice.name", "tool_choice names %q, which is not among the tools.", clip(name))
+		return field.Invalid("tool_choice.name", "tool_choice names %q, which is not among the tools.", field.Clip(name))
 	}
 	b.forced = i + 1
 	return nil
 }
 
 // allow reads allowed_tools: the model is told of no others.
-func (b *toolbox) allow(mode, tools []byte) error {
+func (b *toolbox) allow(q *Request, mode, tools []byte) error {
 	const name = "tool_choice.tools"
 	if b.mode = "auto"; mode != nil {
-		b.mode = text(mode)
+		b.mode = field.Text(mode)
 		if err := oneOf("tool_choice.mode", mode, "none", "auto", "required"); err != nil {
 			return err
 		}
 	}
-	if !isArray(tools) {
+	if !field.IsArray(tools) {
 		return wantType(name, "an array of tools")
 	}
 	b.allowed = make([]bool, len(b.list))
 	e, usable := scan.Array(tools), 0
 	for i := 0; e.Next(); i++ {
-		f, err := fields(e.Value, "type", "name", "namespace")
-		if err != nil {
-			return within(at(name, i), err)
+		var f [3][]byte
+		if err := q.read("tool_choice.tools[].", e.Value, []string{"type", "name", "namespace"}, f[:]); err != nil {
+			return field.Within(field.At(name, i), err)
 		}
-		if b.hosted[text(f[0])] {
+		if b.hosted[field.Text(f[0])] {
 			continue // it was dropped, and the client was told
 		}
-		k := b.find(text(f[1]), text(f[2]))
+		k := b.find(field.Text(f[1]), field.Text(f[2]))
 		if k < 0 {
-			return invalid(at(name, i), "tool_choice names %q, which is not among the tools.", clip(text(f[1])))
+			return field.Invalid(field.At(name, i), "tool_choice names %q, which is not among the tools.", field.Clip(field.Text(f[1])))
 		}
 		if !b.allowed[k] {
 			b.allowed[k] = true
@@ -132,24 +134,20 @@ func (b *toolbox) appendChat(dst []byte) []byte {
 	return dst
 }
 
-// customParameters is the schema of the function that stands for a custom tool.
-const customParameters = `{"type":"object","properties":{"input":{"type":"string","description":"The whole input of the tool, as plain text."}},` +
-	`"required":["input"],"additionalProperties":false}`
-
 func (t *tool) appendChat(dst []byte) []byte {
 	dst = scan.Quote(append(dst, `{"type":"function","function":{"name":`...), t.flat)
 	switch {
 	case t.grammar != nil: // nobody enforces it, so the model is told
 		dst = append(dst, `,"description":"`...)
 		if t.description != nil {
-			dst = append(append(dst, inside(t.description)...), `\n\n`...)
+			dst = append(append(dst, field.Inside(t.description)...), `\n\n`...)
 		}
-		dst = append(append(append(dst, `The input must match this grammar:\n`...), inside(t.grammar)...), '"')
+		dst = append(append(append(dst, `The input must match this grammar:\n`...), field.Inside(t.grammar)...), '"')
 	case t.description != nil:
 		dst = append(append(dst, `,"description":`...), t.description...)
 	}
 	if t.custom {
-		return append(append(append(dst, `,"parameters":`...), customParameters...), `}}`...)
+		return append(append(append(dst, `,"parameters":`...), protocol.CustomParameters...), `}}`...)
 	}
 	if t.parameters != nil {
 		dst = append(append(dst, `,"parameters":`...), t.parameters...)

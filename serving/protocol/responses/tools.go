@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"millrace/serving/engine/scan"
+	"millrace/serving/protocol"
+	"millrace/serving/protocol/field"
 )
 
 // tool is one tool that an engine can be told of. What is raw is the client's JSON; nil = absent.
@@ -45,12 +47,12 @@ func isHosted(kind string) bool {
 
 // read takes in an array of tools.
 func (b *toolbox) read(q *Request, name string, v []byte) error {
-	if !isArray(v) {
+	if !field.IsArray(v) {
 		return wantType(name, "an array of tools")
 	}
 	e := scan.Array(v)
 	for i := 0; e.Next(); i++ {
-		if err := b.add(q, at(name, i), e.Value); err != nil {
+		if err := b.add(q, field.At(name, i), e.Value); err != nil {
 			return err
 		}
 	}
@@ -58,25 +60,73 @@ func (b *toolbox) read(q *Request, name string, v []byte) error {
 	return nil
 }
 
-func (b *toolbox) add(q *Request, place string, v []byte) error {
-	f, err := fields(v, "type", "name", "tools")
-	if err != nil {
-		return within(place, err)
+// The members of tools. Those of other kinds are of tools that OpenAI runs.
+const (
+	inToolType = iota
+	inToolName
+	inTools
+	inDescription
+	inParameters
+	inStrict
+	inFormat
+	numToolMembers
+)
+
+var toolMembers = []string{"type", "name", "tools", "description", "parameters", "strict", "format"}
+
+// toolMeaning are the members by which a tool of a kind says something; others have no effect.
+var toolMeaning = map[string]uint32{
+	"function":  1<<inToolName | 1<<inDescription | 1<<inParameters | 1<<inStrict,
+	"custom":    1<<inToolName | 1<<inDescription | 1<<inFormat,
+	"namespace": 1<<inToolName | 1<<inTools,
+}
+
+// readTool reads a tool's members and names those that have no effect, but of tools that are dropped.
+func (q *Request) readTool(v []byte) (kind string, in [numToolMembers][]byte, err error) {
+	var space [8][]byte
+	odd := space[:0]
+	if err := field.Read(v, toolMembers, in[:], func(name []byte) { odd = append(odd, name) }); err != nil {
+		return "", in, err
 	}
-	switch kind := text(f[0]); {
+	kind = field.Text(in[inToolType])
+	means, known := toolMeaning[kind]
+	if !known {
+		return kind, in, nil
+	}
+	place := "tools[]."
+	if kind == "namespace" {
+		place = "tools[] (namespace)."
+	}
+	for i, v := range in {
+		if v != nil && i != inToolType && means&(1<<i) == 0 {
+			odd = append(odd, []byte(toolMembers[i]))
+		}
+	}
+	for _, name := range odd {
+		q.Ignored.Add(place, name)
+	}
+	return kind, in, nil
+}
+
+func (b *toolbox) add(q *Request, place string, v []byte) error {
+	kind, in, err := q.readTool(v)
+	if err != nil {
+		return field.Within(place, err)
+	}
+	switch {
 	case kind == "function":
-		t, err := b.addTool(v, "", false)
+		t, err := b.addTool(q, &in, "", false)
 		if err != nil {
-			return within(place, err)
+			return field.Within(place, err)
 		}
 		b.show(t.appendEcho(nil))
 	case kind == "custom":
-		if _, err := b.addTool(v, "", true); err != nil {
-			return within(place, err)
+		if _, err := b.addTool(q, &in, "", true); err != nil {
+			return field.Within(place, err)
 		}
 		b.show(v)
 	case kind == "namespace":
-		if err := b.addNamespace(q, place, text(f[1]), f[2]); err != nil {
+		if err := b.addNamespace(q, place, field.Text(in[inToolName]), in[inTools]); err != nil {
 			return err
 		}
 		b.show(v)
@@ -90,13 +140,13 @@ func (b *toolbox) add(q *Request, place string, v []byte) error {
 
 func (b *toolbox) drop(q *Request, place, kind string) error {
 	if b.refuse {
-		return unsupported(place+".type", "Tools of type %s are not run here.", kind)
+		return field.Unsupported(place+".type", "Tools of type %s are not run here.", kind)
 	}
 	if b.hosted == nil {
 		b.hosted = map[string]bool{}
 	}
 	b.hosted[kind] = true
-	q.ignore("%s (%s)", place, shown(kind))
+	q.Ignored.Name(place + " (" + field.Clip(kind) + ")")
 	return nil
 }
 
@@ -105,20 +155,20 @@ func (b *toolbox) addNamespace(q *Request, place, name string, tools []byte) err
 	switch {
 	case name == "" || len(name) > maxToolName:
 		return wantType(place+".name", "a short string")
-	case !isArray(tools):
+	case !field.IsArray(tools):
 		return wantType(place+".tools", "an array of tools")
 	}
 	e := scan.Array(tools)
 	for i := 0; e.Next(); i++ {
-		child := at(place+".tools", i)
-		f, err := fields(e.Value, "type")
+		child := field.At(place+".tools", i)
+		kind, in, err := q.readTool(e.Value)
 		if err != nil {
-			return within(child, err)
+			return field.Within(child, err)
 		}
-		switch kind := text(f[0]); {
+		switch {
 		case kind == "function" || kind == "custom":
-			if _, err := b.addTool(e.Value, name, kind == "custom"); err != nil {
-				return within(child, err)
+			if _, err := b.addTool(q, &in, name, kind == "custom"); err != nil {
+				return field.Within(child, err)
 			}
 		case isHosted(kind):
 			if err := b.drop(q, child, kind); err != nil {
@@ -131,49 +181,52 @@ func (b *toolbox) addNamespace(q *Request, place, name string, tools []byte) err
 	return nil
 }
 
-func (b *toolbox) addTool(v []byte, namespace string, custom bool) (*tool, error) {
-	f, err := fields(v, "name", "description", "parameters", "strict", "format")
-	if err != nil {
-		return nil, err
-	}
+func (b *toolbox) addTool(q *Request, in *[numToolMembers][]byte, namespace string, custom bool) (*tool, error) {
+	name := field.Text(in[inToolName])
 	switch {
 	case len(b.list) == maxTools:
-		return nil, invalid("", "There are more than %d tools.", maxTools)
-	case text(f[0]) == "" || len(f[0]) > maxToolName:
+		return nil, field.Invalid("", "There are more than %d tools.", maxTools)
+	case name == "":
 		return nil, wantType("name", "a short string")
-	case f[1] != nil && !isString(f[1]):
+	case in[inDescription] != nil && !field.IsString(in[inDescription]):
 		return nil, wantType("description", "a string")
-	case !custom && f[2] != nil && !isObject(f[2]):
-		return nil, wantType("parameters", "a JSON schema")
-	case !custom && f[3] != nil && !isBool(f[3]):
-		return nil, wantType("strict", "true or false")
 	}
-	t := tool{custom: custom, name: text(f[0]), namespace: namespace, description: f[1]}
+	if err := protocol.CheckToolName(name); err != nil {
+		return nil, err
+	}
+	t := tool{custom: custom, name: name, namespace: namespace, description: in[inDescription]}
 	if custom {
-		if t.grammar, err = grammar(f[4]); err != nil {
+		var err error
+		if t.grammar, err = grammar(q, in[inFormat]); err != nil {
 			return nil, err
 		}
 	} else {
-		t.parameters, t.strict = f[2], f[3]
+		t.parameters, t.strict = in[inParameters], in[inStrict]
+		switch {
+		case t.parameters != nil && !field.IsObject(t.parameters):
+			return nil, wantType("parameters", "a JSON schema")
+		case t.strict != nil && !field.IsBool(t.strict):
+			return nil, wantType("strict", "true or false")
+		}
 	}
 	b.list = append(b.list, t)
 	return &b.list[len(b.list)-1], nil
 }
 
 // grammar is the definition that a custom tool's input must match; nil for plain text.
-func grammar(v []byte) ([]byte, error) {
+func grammar(q *Request, v []byte) ([]byte, error) {
 	if v == nil {
 		return nil, nil
 	}
-	f, err := fields(v, "type", "definition", "syntax")
-	if err != nil {
-		return nil, within("format", err)
+	var f [3][]byte
+	if err := q.read("tools[].format.", v, []string{"type", "definition", "syntax"}, f[:]); err != nil {
+		return nil, field.Within("format", err)
 	}
-	switch text(f[0]) {
+	switch field.Text(f[0]) {
 	case "text":
 		return nil, nil
 	case "grammar":
-		if !isString(f[1]) {
+		if !field.IsString(f[1]) {
 			return nil, wantType("format.definition", "a string")
 		}
 		return f[1], oneOf("format.syntax", f[2], "lark", "regex")

@@ -5,10 +5,11 @@ import (
 	"slices"
 
 	"millrace/serving/protocol"
+	"millrace/serving/protocol/field"
 )
 
 // Truncates reports whether the client would rather have the begin of its conversation left out than be refused.
-func (q *Request) Truncates() bool { return text(q.truncation) == "auto" }
+func (q *Request) Truncates() bool { return field.Text(q.truncation) == "auto" }
 
 // Shorten writes once more the request that Chat wrote, with so much of its conversation left out, from its begin on: 0 =
 // nothing, 1 = all but the last turn. The client must have asked for it.
