@@ -76,7 +76,7 @@ type Plan struct {
 	Unmet  []Unmet `json:"unmet,omitempty"`
 	Moves  []Move  `json:"moves"` // against the parent
 	Frozen string  `json:"frozen,omitempty"`
-	Score  Score  `json:"score"` // of use only beside another of the same input
+	Score  Score   `json:"score"` // of use only beside another of the same input
 }
 
 // Score is what was minimised, the first term first: a later one counts only where the earlier ones are equal. It is of what
@@ -124,6 +124,7 @@ type Shard struct {
 type Unmet struct {
 	Model   ids.ID   `json:"model"`
 	Release ids.ID   `json:"release"`
+	Name    string   `json:"name"`
 	Units   int      `json:"units"`
 	Reasons []string `json:"reasons"` // by host or domain, the most common first, bounded
 }

@@ -1,0 +1,210 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+)
+
+// choice is a place for a whole unit, or for one pool of it.
+type choice struct {
+	seats []seat
+	delta Score
+	left  int // room that stays in its domains: the best fit leaves least
+	order int // of its first cell
+}
+
+func (a *choice) compare(b *choice) int {
+	x, y := a.delta.terms(), b.delta.terms()
+	for i := range x {
+		if x[i] != y[i] {
+			return cmp.Compare(x[i], y[i])
+		}
+	}
+	return cmp.Or(cmp.Compare(a.left, b.left), cmp.Compare(a.order, b.order))
+}
+
+// choices lists places for a unit, the cheapest first. Of places that are alike only the first is listed.
+func (b *board) choices(w *want, most int) []choice {
+	first := b.pools(w, 0, nil, -1, most > 1)
+	if len(w.needs) == 1 {
+		return first[:min(most, len(first))]
+	}
+	var all []choice
+	for i := range first {
+		before := b.score
+		net := b.put1(w, &first[i])
+		rest, ok := b.rest(w, 1, first[i].seats, net)
+		b.unput(&first[i])
+		if !ok {
+			continue
+		}
+		for _, seats := range rest {
+			b.place(w, seats)
+			all = append(all, choice{seats: seats, delta: b.score.minus(before), left: first[i].left, order: first[i].order})
+			b.unplace(w, seats)
+		}
+		if len(all) >= max(most, greedyTries) {
+			break
+		}
+	}
+	slices.SortStableFunc(all, func(x, y choice) int { return x.compare(&y) })
+	return all[:min(most, len(all))]
+}
+
+// greedyTries is how many places of the first pool are completed before the best is taken; restTries how many of a later pool.
+const (
+	greedyTries = 6
+	restTries   = 3
+)
+
+// put1 seats a pool; unput takes it away. They do not count crowds, which are a whole unit's.
+func (b *board) put1(_ *want, c *choice) (net int) {
+	net = -1
+	for i := range c.seats {
+		b.put(&c.seats[i], 1)
+		if c.seats[i].cell >= 0 {
+			net = b.cells[c.seats[i].cell].net
+		}
+	}
+	return net
+}
+
+func (b *board) unput(c *choice) {
+	for i := len(c.seats) - 1; i >= 0; i-- {
+		b.put(&c.seats[i], -1)
+	}
+}
+
+// rest completes a unit whose first pools are seated, in some of the cheapest ways.
+func (b *board) rest(w *want, i int, seats []seat, net int) ([][]seat, bool) {
+	if i == len(w.needs) {
+		return [][]seat{slices.Clone(seats)}, true
+	}
+	var all [][]seat
+	next := b.pools(w, i, seats, net, true)
+	for j := range next {
+		n := b.put1(w, &next[j])
+		if net >= 0 {
+			n = net
+		}
+		more, ok := b.rest(w, i+1, append(slices.Clone(seats), next[j].seats...), n)
+		b.unput(&next[j])
+		if ok {
+			all = append(all, more...)
+		}
+		if len(all) >= restTries {
+			break
+		}
+	}
+	return all, len(all) > 0
+}
+
+// pools lists places for one pool of a unit whose earlier pools are seated: in one domain, and over several where one has
+// not the room or is dearer. net is the unit's network, -1 = any.
+func (b *board) pools(w *want, i int, seats []seat, net int, several bool) []choice {
+	n := &w.needs[i]
+	if n.gpus == 0 {
+		return b.lights(w, i, net)
+	}
+	ok := b.allowed(w, n, seats)
+	var all []choice
+	seen := map[uint64]bool{}
+	for c := range b.cells {
+		b.steps++
+		cl := &b.cells[c]
+		if net >= 0 && cl.net != net || cl.room() < n.gpus || cl.size < n.domain {
+			continue
+		}
+		if several {
+			key := b.state(c)
+			if ok == nil && seen[key] {
+				continue
+			}
+			seen[key] = true
+		}
+		all = b.within(w, i, c, ok, several, all)
+	}
+	if !several && len(all) > 1 {
+		best := 0
+		for j := range all {
+			if all[j].compare(&all[best]) < 0 {
+				best = j
+			}
+		}
+		all[0] = all[best]
+		if len(w.needs) == 1 && n.count == 1 {
+			return all[:1]
+		}
+	}
+	if n.count > 1 {
+		all = b.divided(w, i, net, ok, all)
+	}
+	slices.SortFunc(all, func(x, y choice) int { return x.compare(&y) })
+	return all
+}
+
+// within adds the places of a pool in one cell.
+func (b *board) within(w *want, i, c int, ok func(int) bool, several bool, all []choice) []choice {
+	n := &w.needs[i]
+	if !several || n.count > 1 || n.gpus > b.cells[c].host || len(b.cells[c].slots) == 1 {
+		if seats := b.fill(w, i, c, n.count, ok, -1); seats != nil {
+			all = append(all, b.priced(w, seats))
+		}
+		return all
+	}
+	var tried []int // of one shard, every amount that is free on a host is another place
+	for _, s := range b.cells[c].slots {
+		free := b.slots[s].free*2 + min(b.slots[s].used, 1)
+		if b.slots[s].free < n.gpus || w.crowd == nil && slices.Contains(tried, free) {
+			continue
+		}
+		if seats := b.fill(w, i, c, 1, ok, s); seats != nil {
+			tried = append(tried, free)
+			all = append(all, b.priced(w, seats))
+		}
+	}
+	return all
+}
+
+// priced seats a pool for a moment to see what that costs.
+func (b *board) priced(w *want, seats []seat) choice {
+	before := b.score
+	b.place(w, seats)
+	ch := choice{seats: seats, delta: b.score.minus(before), order: seats[0].cell}
+	last := -1
+	for i := range seats {
+		if seats[i].cell != last {
+			last = seats[i].cell
+			ch.left += b.cells[last].room()
+		}
+	}
+	b.unplace(w, seats)
+	return ch
+}
+
+// allowed tells which slots are linked well enough to what the unit's other pools hold; nil = all.
+func (b *board) allowed(w *want, n *need, seats []seat) func(slot int) bool {
+	if w.reach == nil {
+		return nil
+	}
+	var peers []int
+	for i := range seats {
+		if linked(n.role, w.needs[seats[i].need].role) {
+			for _, s := range seats[i].slots {
+				peers = append(peers, b.slots[s].host)
+			}
+		}
+	}
+	if peers == nil {
+		return nil
+	}
+	return func(slot int) bool {
+		near := w.reach[b.slots[slot].host]
+		for _, p := range peers {
+			if !near[p] {
+				return false
+			}
+		}
+		return true
+	}
+}
