@@ -114,7 +114,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON placement_policies TO millrace_system;
 -- for since.
 CREATE TABLE plans (
   id           uuid PRIMARY KEY,
-  number       bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+  number       bigint NOT NULL GENERATED ALWAYS AS IDENTITY UNIQUE,
   parent_id    uuid REFERENCES plans (id), -- NULL = the first one
   cause        text NOT NULL CHECK (cause IN ('operator', 'repair')),
   body         jsonb NOT NULL,             -- plan.Plan

@@ -98,7 +98,7 @@ SELECT id, number, parent_id, cause, body, demands, digest, note, created_by, cr
 
 type CurrentPlanRow struct {
 	ID          ids.ID
-	Number      *int64
+	Number      int64
 	ParentID    *ids.ID
 	Cause       string
 	Body        []byte
@@ -446,7 +446,7 @@ FROM plans p LEFT JOIN plans o ON o.id = p.parent_id WHERE p.id = $1
 
 type GetPlanRow struct {
 	ID           ids.ID
-	Number       *int64
+	Number       int64
 	ParentID     *ids.ID
 	Cause        string
 	Body         []byte
@@ -516,11 +516,16 @@ func (q *Queries) HoldPlan(ctx context.Context) (ids.ID, error) {
 	return id, err
 }
 
-const insertFleetUnit = `-- name: InsertFleetUnit :exec
+const insertFleetUnit = `-- name: InsertFleetUnit :execrows
 INSERT INTO units (id, name, model_id, release_id, engine, host_id, slot, upstream_model, wanted, part_of, parts, role, replica, shard, expert, gpus, plan_id, state, state_text)
 VALUES ($1, $2, $3, $4::uuid, $5, $6::uuid, $7,
         $8, 'stopped', $9::uuid, $10, $11, $12, $13,
         $14, $15::int[], $16::uuid, 'planned', $17)
+ON CONFLICT (id) DO UPDATE SET name = excluded.name, model_id = excluded.model_id, release_id = excluded.release_id, engine = excluded.engine,
+       host_id = excluded.host_id, slot = excluded.slot, upstream_model = excluded.upstream_model, wanted = 'stopped', parts = excluded.parts, role = excluded.role,
+       expert = excluded.expert, gpus = excluded.gpus, spec = NULL, plan_id = excluded.plan_id, state = 'planned', state_text = excluded.state_text, state_at = now(), tries = 0,
+       generation = units.generation + 1, removed_at = NULL
+WHERE units.removed_at IS NOT NULL AND units.plan_id IS NOT NULL
 `
 
 type InsertFleetUnitParams struct {
@@ -543,8 +548,9 @@ type InsertFleetUnitParams struct {
 	StateText     string
 }
 
-func (q *Queries) InsertFleetUnit(ctx context.Context, arg InsertFleetUnitParams) error {
-	_, err := q.db.Exec(ctx, insertFleetUnit,
+// A unit that was removed and is wanted again comes back under its id.
+func (q *Queries) InsertFleetUnit(ctx context.Context, arg InsertFleetUnitParams) (int64, error) {
+	result, err := q.db.Exec(ctx, insertFleetUnit,
 		arg.ID,
 		arg.Name,
 		arg.ModelID,
@@ -563,7 +569,10 @@ func (q *Queries) InsertFleetUnit(ctx context.Context, arg InsertFleetUnitParams
 		arg.PlanID,
 		arg.StateText,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const insertMaintenance = `-- name: InsertMaintenance :one
@@ -615,7 +624,7 @@ type InsertPlanParams struct {
 	CreatedBy string
 }
 
-func (q *Queries) InsertPlan(ctx context.Context, arg InsertPlanParams) (*int64, error) {
+func (q *Queries) InsertPlan(ctx context.Context, arg InsertPlanParams) (int64, error) {
 	row := q.db.QueryRow(ctx, insertPlan,
 		arg.ID,
 		arg.ParentID,
@@ -626,7 +635,7 @@ func (q *Queries) InsertPlan(ctx context.Context, arg InsertPlanParams) (*int64,
 		arg.Note,
 		arg.CreatedBy,
 	)
-	var number *int64
+	var number int64
 	err := row.Scan(&number)
 	return number, err
 }
@@ -776,7 +785,7 @@ type ListPlansParams struct {
 
 type ListPlansRow struct {
 	ID           ids.ID
-	Number       *int64
+	Number       int64
 	Cause        string
 	Note         string
 	State        string
@@ -1057,36 +1066,6 @@ func (q *Queries) RemoveFleetUnit(ctx context.Context, arg RemoveFleetUnitParams
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const removedUnitGPUs = `-- name: RemovedUnitGPUs :many
-SELECT id, gpus FROM units WHERE id = ANY($1::uuid[]) AND removed_at IS NOT NULL
-`
-
-type RemovedUnitGPUsRow struct {
-	ID   ids.ID
-	Gpus []int32
-}
-
-// The GPUs of rows that were removed, whose engines may still run.
-func (q *Queries) RemovedUnitGPUs(ctx context.Context, argIds []ids.ID) ([]RemovedUnitGPUsRow, error) {
-	rows, err := q.db.Query(ctx, removedUnitGPUs, argIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []RemovedUnitGPUsRow
-	for rows.Next() {
-		var i RemovedUnitGPUsRow
-		if err := rows.Scan(&i.ID, &i.Gpus); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const reshapeFleetUnit = `-- name: ReshapeFleetUnit :execrows

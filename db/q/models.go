@@ -753,7 +753,7 @@ type PlacementPolicy struct {
 
 type Plan struct {
 	ID          ids.ID
-	Number      *int64
+	Number      int64
 	ParentID    *ids.ID
 	Cause       string
 	Body        []byte

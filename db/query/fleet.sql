@@ -52,15 +52,17 @@ LEFT JOIN recipes r ON r.id = rel.recipe_id
 WHERE u.removed_at IS NULL AND (u.host_id IS NOT NULL OR u.parts > 0)
 ORDER BY u.part_of NULLS FIRST, u.role, u.replica, u.shard, u.id;
 
--- name: RemovedUnitGPUs :many
--- The GPUs of rows that were removed, whose engines may still run.
-SELECT id, gpus FROM units WHERE id = ANY(sqlc.arg(ids)::uuid[]) AND removed_at IS NOT NULL;
-
--- name: InsertFleetUnit :exec
+-- name: InsertFleetUnit :execrows
+-- A unit that was removed and is wanted again comes back under its id.
 INSERT INTO units (id, name, model_id, release_id, engine, host_id, slot, upstream_model, wanted, part_of, parts, role, replica, shard, expert, gpus, plan_id, state, state_text)
 VALUES (sqlc.arg(id), sqlc.arg(name), sqlc.arg(model_id), sqlc.arg(release_id)::uuid, sqlc.arg(engine), sqlc.narg(host_id)::uuid, sqlc.arg(slot),
         sqlc.arg(upstream_model), 'stopped', sqlc.narg(part_of)::uuid, sqlc.arg(parts), sqlc.arg(role), sqlc.arg(replica), sqlc.arg(shard),
-        sqlc.arg(expert), sqlc.arg(gpus)::int[], sqlc.arg(plan_id)::uuid, 'planned', sqlc.arg(state_text));
+        sqlc.arg(expert), sqlc.arg(gpus)::int[], sqlc.arg(plan_id)::uuid, 'planned', sqlc.arg(state_text))
+ON CONFLICT (id) DO UPDATE SET name = excluded.name, model_id = excluded.model_id, release_id = excluded.release_id, engine = excluded.engine,
+       host_id = excluded.host_id, slot = excluded.slot, upstream_model = excluded.upstream_model, wanted = 'stopped', parts = excluded.parts, role = excluded.role,
+       expert = excluded.expert, gpus = excluded.gpus, spec = NULL, plan_id = excluded.plan_id, state = 'planned', state_text = excluded.state_text, state_at = now(), tries = 0,
+       generation = units.generation + 1, removed_at = NULL
+WHERE units.removed_at IS NOT NULL AND units.plan_id IS NOT NULL;
 
 -- name: MoveFleetUnit :execrows
 -- One state to the next; nothing when the row is not as it was read. The agent is told of another wish by the generation.

@@ -1,0 +1,278 @@
+package fleet_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"millrace/agents/wire"
+	"millrace/db"
+	"millrace/db/dbtest"
+	"millrace/db/q"
+	"millrace/internal/clock"
+	"millrace/internal/ids"
+	"millrace/serving/fleet"
+	"millrace/serving/plan"
+	"millrace/serving/recipe"
+	"millrace/serving/recipe/store"
+	"millrace/tenants"
+)
+
+var operator = tenants.System()
+
+// quick are limits under which a test moves time by the rows' stamps alone: nothing is due by itself but drains.
+var quick = fleet.Limits{Progress: time.Hour, Drain: time.Hour, Fault: time.Hour, Tries: 3, Lost: time.Hour, Repair: time.Hour}
+
+// bed is a fleet with fake agents: hosts that report what they were told to run.
+type bed struct {
+	testing.TB
+	db     *db.DB
+	svc    *fleet.Service
+	hosts  []*agent
+	models map[string]ids.ID
+	count  int // notices to gateways
+	idle   bool
+}
+
+func (b *bed) Publish(string, []byte) error { b.count++; return nil }
+
+// Running implements fleet.Loads.
+func (b *bed) Running(ids.ID) (int, bool) { return 0, b.idle }
+
+// agent is a fake host: it applies what it reads at once.
+type agent struct {
+	id     ids.ID
+	name   string
+	gpus   int
+	domain string
+	dead   bool           // reports nothing
+	slow   bool           // its engines never become ready
+	broken map[int]string // GPU faults
+	fail   map[string]string
+	at     time.Duration // how long ago it was last heard of, while dead
+}
+
+func newBed(t testing.TB) *bed {
+	d := dbtest.New(t)
+	b := &bed{TB: t, db: d, svc: fleet.New(d, clock.System), models: map[string]ids.ID{}, idle: true}
+	b.svc.SetLimits(quick)
+	return b
+}
+
+func (b *bed) tx(fn func(query *q.Queries, tx pgx.Tx) error) {
+	b.Helper()
+	if err := b.db.InTx(b.Context(), db.System(), func(tx pgx.Tx) error { return fn(q.New(tx), tx) }); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bed) exec(sql string, args ...any) {
+	b.Helper()
+	b.tx(func(_ *q.Queries, tx pgx.Tx) error { _, err := tx.Exec(b.Context(), sql, args...); return err })
+}
+
+func (b *bed) model(name string) ids.ID {
+	b.Helper()
+	id := ids.New()
+	b.tx(func(query *q.Queries, _ pgx.Tx) error {
+		_, err := query.InsertModel(b.Context(), q.InsertModelParams{ID: id, Name: name, DisplayName: name, ContextTokens: 1000, MaxOutputTokens: 100, DefaultOutput: 10, CreatedAt: time.Now()})
+		return err
+	})
+	b.models[name] = id
+	return id
+}
+
+// recipe stores one and gives its id.
+func (b *bed) recipe(text string) ids.ID {
+	b.Helper()
+	id, _, err := (&store.Recipes{DB: b.db, Clock: clock.System}).Add(b.Context(), []byte(text), operator)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return id
+}
+
+func (b *bed) host(name string, gpus int) *agent {
+	b.Helper()
+	a := &agent{id: ids.New(), name: name, gpus: gpus, broken: map[int]string{}, fail: map[string]string{}}
+	b.tx(func(query *q.Queries, _ pgx.Tx) error {
+		_, err := query.EnsureHost(b.Context(), q.EnsureHostParams{ID: a.id, Name: name})
+		return err
+	})
+	b.hosts = append(b.hosts, a)
+	b.report(a)
+	return a
+}
+
+// report is one sync of an agent: it takes what is desired and tells what it runs.
+func (b *bed) report(a *agent) {
+	b.Helper()
+	if a.dead {
+		return
+	}
+	b.tx(func(query *q.Queries, _ pgx.Tx) error {
+		h, err := query.GetHost(b.Context(), a.id)
+		if err != nil || h.Removed {
+			return err
+		}
+		units, err := query.HostUnits(b.Context(), a.id)
+		if err != nil {
+			return err
+		}
+		o := wire.Observed{DataURL: wire.DataByLink}
+		o.NICs = []wire.NIC{{Name: "eth0", Gbps: 400, Up: true, Address: "10.0.0." + fmt.Sprint(len(b.hosts))}}
+		for i := range a.gpus {
+			o.GPUs = append(o.GPUs, wire.GPU{Index: i, Model: "B200", Arch: "sm100", MemoryBytes: 180 << 30, Domain: a.domain, Fault: a.broken[i]})
+		}
+		for _, u := range units {
+			o.Units = append(o.Units, a.unit(u))
+		}
+		text, err := json.Marshal(o)
+		if err != nil {
+			return err
+		}
+		_, err = query.ObserveHost(b.Context(), q.ObserveHostParams{ID: a.id, Observed: text, ObservedGeneration: h.Generation, AgentVersion: "test", DataUrl: o.DataURL})
+		return err
+	})
+}
+
+func (a *agent) unit(u q.HostUnitsRow) wire.UnitObserved {
+	o := wire.UnitObserved{Unit: u.ID, Generation: u.Generation, State: wire.StateReady}
+	switch {
+	case u.Wanted == "stopped":
+		o.State = wire.StateStopped
+	case u.Wanted == "draining":
+		o.State = wire.StateDraining
+	case a.fail[u.Engine] != "":
+		o.State, o.Message = wire.StateFaulted, a.fail[u.Engine]
+	case a.slow:
+		o.State = wire.StateStarting
+	}
+	return o
+}
+
+// lose makes a host not heard of.
+func (b *bed) lose(a *agent) {
+	a.dead = true
+	b.exec(`UPDATE hosts SET seen_at = now() - interval '1 day' WHERE id = $1`, a.id)
+}
+
+func (b *bed) executor() *fleet.Executor { return b.executorWith(quick) }
+
+func (b *bed) executorWith(l fleet.Limits) *fleet.Executor {
+	return fleet.NewExecutor(fleet.ExecutorConfig{DB: b.db, Bus: b, Loads: b, Limits: l})
+}
+
+// settle lets agents report and the executor act until nothing moves any more.
+func (b *bed) settle(e *fleet.Executor) {
+	b.Helper()
+	for range 60 {
+		for _, a := range b.hosts {
+			b.report(a)
+		}
+		n, err := e.Pass(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if n == 0 {
+			return
+		}
+	}
+	b.Fatal("the fleet does not come to rest")
+}
+
+// states gives the placed units that are not gone, as name=state.
+func (b *bed) states() string {
+	b.Helper()
+	o, err := b.svc.Overview(b.Context(), operator)
+	if err != nil {
+		b.Fatal(err)
+	}
+	text := ""
+	for _, u := range o.Units {
+		text += u.Name + "=" + u.State + " "
+	}
+	return text
+}
+
+func (b *bed) unit(name string) fleet.UnitView {
+	b.Helper()
+	o, err := b.svc.Overview(b.Context(), operator)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, u := range o.Units {
+		if u.Name == name {
+			return u
+		}
+	}
+	b.Fatalf("there is no unit %q, but %s", name, b.states())
+	return fleet.UnitView{}
+}
+
+// demand makes a model want units of a recipe, and gives the wish's release.
+func (b *bed) demand(model string, recipe ids.ID, units int) ids.ID {
+	b.Helper()
+	if _, err := b.svc.SetDemand(b.Context(), operator, fleet.DemandInput{Model: model, Recipe: recipe, Units: units, Spread: true}); err != nil {
+		b.Fatal(err)
+	}
+	var release ids.ID
+	b.tx(func(query *q.Queries, _ pgx.Tx) (err error) {
+		release, err = query.ReleaseOf(b.Context(), q.ReleaseOfParams{ModelID: b.models[model], RecipeID: recipe})
+		return err
+	})
+	return release
+}
+
+func (b *bed) commit(units ...plan.Unit) {
+	b.Helper()
+	if err := b.svc.CommitBody(b.Context(), plan.Plan{Units: units}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// whole is a planned unit of one engine.
+func (b *bed) whole(name, model string, release ids.ID, at *agent, gpus ...int) plan.Unit {
+	return plan.Unit{ID: ids.New(), Name: name, Model: b.models[model], Release: release, Why: "room",
+		Pools: []plan.Pool{{Role: recipe.Whole, Replicas: []plan.Replica{on(at, gpus...)}}}}
+}
+
+func on(at *agent, gpus ...int) plan.Replica {
+	return plan.Replica{Domain: at.id.String(), Shards: []plan.Shard{{Host: at.id, GPUs: gpus}}}
+}
+
+// pair is a planned unit of one prefill and so many decode engines.
+func (b *bed) pair(name, model string, release ids.ID, prefill plan.Replica, decode ...plan.Replica) plan.Unit {
+	return plan.Unit{ID: ids.New(), Name: name, Model: b.models[model], Release: release, Why: "room", Pools: []plan.Pool{
+		{Role: recipe.Prefill, Replicas: []plan.Replica{prefill}}, {Role: recipe.Decode, Replicas: decode}}}
+}
+
+const simWhole = `
+name: sim-whole
+engine: sim
+version: "1"
+model: {name: m, context: 4096}
+pools: [{role: whole, replicas: 1, gpus: 2}]
+`
+
+const simOther = `
+name: sim-other
+engine: sim
+version: "2"
+model: {name: m, context: 4096}
+pools: [{role: whole, replicas: 1, gpus: 2}]
+`
+
+const simPair = `
+name: sim-pair
+engine: sim
+version: "1"
+model: {name: m, context: 4096}
+pools:
+  - {role: prefill, replicas: 1, gpus: 2}
+  - {role: decode, replicas: 2, gpus: 4, parallel: {data: 4, expert: 4}, expert_to: [2]}
+transfer: {backend: nixl, mode: pull}
+`
