@@ -3,11 +3,14 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	"millrace/internal/usage"
 	"millrace/serving/engine"
 	"millrace/serving/engine/kvevent"
 	"millrace/serving/engine/sim"
@@ -40,37 +43,127 @@ func TestEventsTellTheBlocksThatRoutersLookUp(t *testing.T) {
 				warm++
 				r.ask(strings.Replace(body, "the river", fmt.Sprint("river ", warm), 1), engine.ChatParams{Salt: salt})
 				held.poll(t, r)
-				return held.some()
+				return held.some(0)
 			})
 			r.ask(body, engine.ChatParams{Salt: salt})
 			eventually(t, "the events", func() bool {
 				held.poll(t, r)
-				return held.all(kvevent.ChainHashes(salt, ids, r.d.BlockSize()))
+				return held.all(0, kvevent.ChainHashes(salt, ids, r.d.BlockSize()))
 			})
 		})
 	}
 }
 
-// blocks is what a router keeps of one engine.
+// Ranks have caches of their own: a prompt that one of them computed is cached there and at no other, and a router that
+// names the rank with the request gets what its index says. Both shapes of published events, and polled ones.
+func TestRanksHaveCachesOfTheirOwn(t *testing.T) {
+	const ranks = 3
+	for _, p := range pairs {
+		for _, arrays := range []bool{false, true} {
+			if p.family == engine.OpenAI || arrays && !driver(t, p.family).Caps().KVEvents {
+				continue
+			}
+			t.Run(fmt.Sprint(p.family, " before ", p.personality, ", arrays ", arrays), func(t *testing.T) {
+				held, cfg := newBlocks(t), sim.Config{Ranks: ranks, KVArrays: arrays}
+				if driver(t, p.family).Caps().KVEvents {
+					cfg.KVEndpoint = held.listenAt(t, ranks)
+				}
+				r := p.start(t, cfg)
+				aRankOfEach(t, r, held, ranks)
+			})
+		}
+	}
+}
+
+func aRankOfEach(t *testing.T, r *rig, held *blocks, ranks int) {
+	salt := ""
+	if r.d.Caps().KVEvents {
+		salt = "org"
+	}
+	prompt := func(n int) string {
+		return fmt.Sprintf(`{"model":"sim","messages":[{"role":"user","content":%q}],"max_tokens":3}`, strings.Repeat(fmt.Sprint("river ", n, " flows past the mill "), 40))
+	}
+	for rank := range ranks {
+		warm := 0
+		eventually(t, "the subscription", func() bool {
+			warm++
+			r.ask(prompt(1000*(rank+1)+warm), engine.ChatParams{Salt: salt, DataRank: rank + 1})
+			held.poll(t, r)
+			return !r.d.Caps().DataRank || held.some(rank)
+		})
+	}
+	if !r.d.Caps().DataRank {
+		eventually(t, "any rank's events", func() bool { held.poll(t, r); return held.some(0) || held.some(1) || held.some(2) })
+		return // which rank computes a prompt is the engine's choice
+	}
+	for rank := range ranks {
+		body := prompt(rank)
+		r.ask(body, engine.ChatParams{Salt: salt, DataRank: rank + 1})
+		ids, err := tok.ApplyChat([]byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashes := kvevent.ChainHashes(salt, ids, r.d.BlockSize())
+		eventually(t, "the rank's events", func() bool { return held.all(rank, hashes) })
+		other := (rank + 1) % ranks
+		if held.all(other, hashes[:1]) {
+			t.Errorf("rank %d is told to hold what rank %d computed", other, rank)
+		}
+		for _, at := range []int{rank, other} {
+			got := r.ask(body, engine.ChatParams{Salt: salt, DataRank: at + 1}).report
+			if (got.Vector[usage.Cached] > 0) != (at == rank) {
+				t.Errorf("rank %d has %d tokens of what rank %d computed", at, got.Vector[usage.Cached], rank)
+			}
+		}
+	}
+}
+
+// blocks is what a router keeps of one engine, by the hash at the rank.
 type blocks struct {
 	mu     sync.Mutex
 	held   map[uint64]bool
-	mapper kvevent.Mapper
+	ranks  map[int]map[uint64]bool
+	poller kvevent.Poller
 }
 
-func newBlocks(*testing.T) *blocks { return &blocks{held: map[uint64]bool{}} }
+func newBlocks(*testing.T) *blocks {
+	return &blocks{held: map[uint64]bool{}, ranks: map[int]map[uint64]bool{}}
+}
 
-func (x *blocks) listen(t *testing.T) string {
+func (x *blocks) listen(t *testing.T) string { return x.listenAt(t, 1) }
+
+// listenAt listens at ports side by side, one for each rank, and gives the first's endpoint.
+func (x *blocks) listenAt(t *testing.T, ranks int) string {
 	t.Helper()
-	sub, err := kvevent.NewSubscriber(kvevent.SubscriberConfig{Endpoint: "tcp://127.0.0.1:0", Bind: true})
-	if err != nil {
-		t.Fatal(err)
+	for range 50 {
+		first, err := kvevent.NewSubscriber(kvevent.SubscriberConfig{Endpoint: "tcp://127.0.0.1:0", Bind: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		subs := []*kvevent.Subscriber{first}
+		host, port, _ := net.SplitHostPort(strings.TrimPrefix(first.Endpoint(), "tcp://"))
+		base, _ := strconv.Atoi(port)
+		for n := 1; n < ranks; n++ {
+			sub, err := kvevent.NewSubscriber(kvevent.SubscriberConfig{Endpoint: fmt.Sprintf("tcp://%s:%d", host, base+n), Bind: true, Rank: n})
+			if err != nil {
+				break
+			}
+			subs = append(subs, sub)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		for _, sub := range subs {
+			running.Go(func() { _ = sub.Run(ctx, x.take) })
+		}
+		if len(subs) == ranks {
+			t.Cleanup(func() { cancel(); running.Wait() })
+			return first.Endpoint()
+		}
+		cancel()
+		running.Wait()
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = sub.Run(ctx, func(u kvevent.Update) { x.take(u.Blocks) }) })
-	t.Cleanup(func() { cancel(); running.Wait() })
-	return sub.Endpoint()
+	t.Fatal("no ports side by side")
+	return ""
 }
 
 // poll asks engines whose events are polled.
@@ -79,6 +172,9 @@ func (x *blocks) poll(t *testing.T, r *rig) {
 	d, polls := r.d.(interface {
 		PollEvents(ctx context.Context, c *http.Client, base string) (kvevent.Polled, error)
 	})
+	if polls != r.d.Caps().Polled {
+		t.Fatalf("polled is %v", polls)
+	}
 	if !polls {
 		return
 	}
@@ -86,25 +182,27 @@ func (x *blocks) poll(t *testing.T, r *rig) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var changed []kvevent.Block
-	for i := range p.Events {
-		changed = x.mapper.Apply(changed, &p.Events[i])
-	}
-	x.take(changed)
-}
-
-func (x *blocks) take(changed []kvevent.Block) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, b := range changed {
-		x.held[b.Hash] = b.Op == kvevent.Store
+	for _, up := range x.poller.Take(p) {
+		x.take(up)
 	}
 }
 
-func (x *blocks) some() bool {
+func (x *blocks) take(up kvevent.Update) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, held := range x.held {
+	for _, b := range up.Blocks {
+		x.held[kvevent.OfRank(b.Hash, up.Rank)] = b.Op == kvevent.Store
+		if x.ranks[up.Rank] == nil {
+			x.ranks[up.Rank] = map[uint64]bool{}
+		}
+		x.ranks[up.Rank][b.Hash] = b.Op == kvevent.Store
+	}
+}
+
+func (x *blocks) some(rank int) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, held := range x.ranks[rank] {
 		if held {
 			return true
 		}
@@ -112,11 +210,11 @@ func (x *blocks) some() bool {
 	return false
 }
 
-func (x *blocks) all(hashes []uint64) bool {
+func (x *blocks) all(rank int, hashes []uint64) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, h := range hashes {
-		if !x.held[h] {
+		if !x.held[kvevent.OfRank(h, rank)] {
 			return false
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -74,6 +75,9 @@ func (r *rig) open(ctx context.Context, body string, p engine.ChatParams) *http.
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+engine.ChatPath, bytes.NewReader(out))
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	if name := r.d.Caps().RankHeader; name != "" && p.DataRank > 0 {
+		req.Header.Set(name, strconv.Itoa(p.DataRank-1))
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -50,24 +50,26 @@ var ErrUnsupported = errors.New("engine: not supported by this engine")
 
 // Caps says what an engine can do.
 type Caps struct {
-	CacheSalt          bool // keeps prefixes of different salts apart
-	ContinuousUsage    bool // usage on every chunk, so an aborted stream is still counted
-	CachedOnEveryChunk bool // the cached share is on every chunk too, not on the last alone
-	KVEvents           bool // publishes stored and removed blocks
-	Tokens             bool // tells a prompt's token ids
-	Supervised         bool // Command works: an agent can run it
-	Rank               bool // run by Command, it takes requests of a lower rank first
-	Prefill            bool // goes on with a last message of the assistant's: by continue_final_message, or by itself
-	Cancel             bool // has a verb that ends one request
-	Drain              bool // has a verb for it; else SIGTERM says it
-	Sleep              bool // gives its GPU memory back and takes it again
-	LoRA               bool // loads and unloads adapters while it runs
-	Grow, Shrink       bool // can be resized that way while it runs
-	SwitchRole         bool // prefill becomes decode and the other way round, when idle
-	AnyRole            bool // takes either role with each request: there is nothing to switch
-	ResetPrefix        bool // forgets its prefixes when told
-	Polled             bool // its KV events are polled (PollEvents), by one reader
-	ChatOnly           bool // takes messages only: a prompt of text has no salt, so tenants would read each other's cache
+	CacheSalt          bool   // keeps prefixes of different salts apart
+	ContinuousUsage    bool   // usage on every chunk, so an aborted stream is still counted
+	CachedOnEveryChunk bool   // the cached share is on every chunk too, not on the last alone
+	KVEvents           bool   // publishes stored and removed blocks
+	Tokens             bool   // tells a prompt's token ids
+	Supervised         bool   // Command works: an agent can run it
+	Rank               bool   // run by Command, it takes requests of a lower rank first
+	Prefill            bool   // goes on with a last message of the assistant's: by continue_final_message, or by itself
+	Cancel             bool   // has a verb that ends one request
+	Drain              bool   // has a verb for it; else SIGTERM says it
+	Sleep              bool   // gives its GPU memory back and takes it again
+	LoRA               bool   // loads and unloads adapters while it runs
+	Grow, Shrink       bool   // can be resized that way while it runs
+	SwitchRole         bool   // prefill becomes decode and the other way round, when idle
+	AnyRole            bool   // takes either role with each request: there is nothing to switch
+	ResetPrefix        bool   // forgets its prefixes when told
+	RankHeader         string // by which a request names its data-parallel rank; "" = by its body, or not at all
+	DataRank           bool   // a request can name its data-parallel rank, by RankHeader or ChatParams
+	Polled             bool   // its KV events are polled (PollEvents), by one reader
+	ChatOnly           bool   // takes messages only: a prompt of text has no salt, so tenants would read each other's cache
 }
 
 // ChatParams is what Millrace decides about one request to one engine.
@@ -77,6 +79,7 @@ type ChatParams struct {
 	MaxTokens int64  // > 0: the cap in tokens to set when the client gave none or more
 	RequestID string // the engine's logs and ids carry it; "" = none
 	Plain     bool   // the body asks for no generation: nothing is added but names
+	DataRank  int    // 1 + the data-parallel rank that shall compute it; 0 = the engine's choice. See Caps.RankHeader too.
 	Rank      int    // place in the engine's queue, lower ones first; 0 = everybody's. Only for engines that Command runs.
 }
 

@@ -26,13 +26,17 @@ const (
 	usageMark       = `"usage":{`
 )
 
+// rankHeader names a data-parallel rank; a value that is no number is passed over without a word.
+const rankHeader = "X-Data-Parallel-Rank"
+
 func (vllm) Family() Family { return VLLM }
 func (vllm) Label() string  { return "vLLM" }
 func (vllm) BlockSize() int { return vllmBlockTokens }
 
 func (vllm) Caps() Caps {
 	return Caps{CacheSalt: true, ContinuousUsage: true, KVEvents: true, Tokens: true, Supervised: true, Rank: true, Prefill: true,
-		Cancel: true, Sleep: true, LoRA: true, Grow: true, Shrink: true, AnyRole: true, ResetPrefix: true}
+		Cancel: true, Sleep: true, LoRA: true, Grow: true, Shrink: true, AnyRole: true, ResetPrefix: true,
+		DataRank: true, RankHeader: rankHeader}
 }
 
 func (vllm) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {

@@ -57,7 +57,7 @@ func (b *board) Blocks(_, engine ids.ID, up kvevent.Update) {
 	defer b.mu.Unlock()
 	for _, blk := range up.Blocks {
 		if engine == b.engine && blk.Op == kvevent.Store {
-			b.blocks[blk.Hash] = true
+			b.blocks[kvevent.OfRank(blk.Hash, up.Rank)] = true
 		}
 	}
 }

@@ -16,9 +16,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -68,7 +70,7 @@ func RunIfAsked() {
 type server struct {
 	never     bool
 	tokenTime time.Duration
-	pub       *kvevent.Publisher
+	pubs      []*kvevent.Publisher // by rank
 	running   atomic.Int64
 	hash      atomic.Uint64
 }
@@ -79,6 +81,7 @@ func run(args []string) int {
 	f.String("model", "", "")
 	events := f.String("kv-endpoint", "", "")
 	replay := f.String("replay-endpoint", "", "")
+	ranks := f.Int("ranks", 1, "")
 	ignore, child := f.Bool(IgnoreTerm[2:], false, ""), f.Bool(WithChild[2:], false, "")
 	never, exit := f.Bool(NeverReady[2:], false, ""), f.Bool(ExitAtOnce[2:], false, "")
 	tokenTime := f.Duration("token-time", time.Millisecond, "")
@@ -96,13 +99,13 @@ func run(args []string) int {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
 	s := &server{never: *never, tokenTime: *tokenTime}
-	if *events != "" {
-		pub, err := kvevent.NewPublisher(kvevent.PublisherConfig{Endpoint: *events, Replay: *replay, Topic: "kv-events"}, clock.System)
+	for n := 0; *events != "" && n < *ranks; n++ {
+		pub, err := kvevent.NewPublisher(kvevent.PublisherConfig{Endpoint: behind(*events, n), Replay: behind(*replay, n), Topic: "kv-events", Rank: n}, clock.System)
 		if err != nil {
 			fmt.Println(err)
 			return 1
 		}
-		s.pub = pub
+		s.pubs = append(s.pubs, pub)
 		go func() { _ = pub.Run(context.Background()) }() // ends with the process
 	}
 	failed := make(chan error, 1)
@@ -165,9 +168,19 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	s.store()
 }
 
-// store publishes one new block, as a finished request does.
+// behind is the endpoint whose port is n higher: each rank has its own.
+func behind(endpoint string, n int) string {
+	u, err := url.Parse(endpoint)
+	if err != nil || n == 0 {
+		return endpoint
+	}
+	port, _ := strconv.Atoi(u.Port())
+	return fmt.Sprintf("tcp://%s:%d", u.Hostname(), port+n)
+}
+
+// store publishes one new block, as a finished request does; ranks take turns.
 func (s *server) store() {
-	if s.pub == nil {
+	if len(s.pubs) == 0 {
 		return
 	}
 	n := s.hash.Add(1)
@@ -175,7 +188,7 @@ func (s *server) store() {
 	for i := range tokens {
 		tokens[i] = uint32(n)
 	}
-	_ = s.pub.Publish([]kvevent.Event{{Kind: kvevent.Stored, Hashes: []kvevent.Hash{{Int: n}}, Tokens: tokens, BlockSize: BlockSize, Group: -1}})
+	_ = s.pubs[int(n-1)%len(s.pubs)].Publish([]kvevent.Event{{Kind: kvevent.Stored, Hashes: []kvevent.Hash{{Int: n}}, Tokens: tokens, BlockSize: BlockSize, Group: -1}})
 }
 
 // Block is the hash of the n-th block that an engine stores, from 1 on, as a board tells it.

@@ -2,11 +2,10 @@ package sim
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"millrace/serving/engine/kvevent"
@@ -61,11 +60,12 @@ func (e *Engine) newRank(n int, seed uint64) (*rank, error) {
 
 // offset is rank n's endpoint: each has its number added to the port, as at vLLM and SGLang.
 func offset(endpoint string, n int) string {
-	host, port, err := net.SplitHostPort(endpoint)
-	if number, bad := strconv.Atoi(port); err == nil && bad == nil && n > 0 && number > 0 {
-		return fmt.Sprintf("%s:%d", host, number+n)
+	colon := strings.LastIndexByte(endpoint, ':')
+	port, err := strconv.Atoi(endpoint[colon+1:])
+	if err != nil || n == 0 || port == 0 {
+		return endpoint
 	}
-	return endpoint
+	return endpoint[:colon+1] + strconv.Itoa(port+n)
 }
 
 // run computes and publishes until ctx ends.
