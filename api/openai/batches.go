@@ -111,7 +111,7 @@ func (a *API) batches(w http.ResponseWriter, r *http.Request, _ ids.ID) error {
 
 // oneBatch is /v1/batches/{id} and /v1/batches/{id}/cancel.
 func (a *API) oneBatch(w http.ResponseWriter, r *http.Request, _ ids.ID) error {
-	caller, err := a.Door.Authenticate(r)
+	caller, err := a.visit(r)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (a *API) oneBatch(w http.ResponseWriter, r *http.Request, _ ids.ID) error {
 }
 
 func (a *API) listBatches(w http.ResponseWriter, r *http.Request) error {
-	caller, err := a.Door.Authenticate(r)
+	caller, err := a.visit(r)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ type newBatch struct {
 }
 
 func (a *API) createBatch(w http.ResponseWriter, r *http.Request) error {
-	caller, body, err := a.Door.Enter(w, r)
+	caller, body, err := a.visitWithBody(w, r)
 	if err != nil {
 		return err
 	}

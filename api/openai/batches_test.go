@@ -228,6 +228,9 @@ func TestFilesAndBatchesOverHTTP(t *testing.T) {
 	}{
 		{"GET", "/v1/files/" + file, "", goodKey, 200, `"bytes":3000000`},
 		{"GET", "/v1/files?purpose=batch_output", "", goodKey, 200, `"data":[],"first_id":null`},
+		{"GET", "/v1/files?purpose=a%00b", "", goodKey, 200, `"data":[]`},
+		{"GET", "/v1/files/file-%00", "", goodKey, 404, "file_not_found"},
+		{"GET", "/v1/batches/batch_%00", "", goodKey, 404, "batch_not_found"},
 		{"GET", "/v1/files?limit=0", "", goodKey, 400, `"param":"limit"`},
 		{"GET", "/v1/files?order=up", "", goodKey, 400, `"param":"order"`},
 		{"GET", "/v1/files?after=x", "", goodKey, 400, `"param":"after"`},

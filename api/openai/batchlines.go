@@ -6,6 +6,7 @@ import (
 	"millrace/api/problem"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
+	"millrace/internal/usage"
 	"millrace/serving/batch"
 	"millrace/serving/gate"
 	"millrace/serving/protocol"
@@ -56,5 +57,9 @@ func checkResponse(body []byte) (batch.Asked, error) {
 	case req.Conversation != "":
 		return batch.Asked{}, fault.New(fault.Invalid, "Lines of a batch run in no order, so they cannot extend a conversation.").WithParam("conversation")
 	}
-	return batch.Asked{Model: req.Model, Stream: req.Stream}, nil
+	asked := batch.Asked{Model: req.Model, Stream: req.Stream}
+	if req.Priority() {
+		asked.Service = usage.Priority
+	}
+	return asked, nil
 }

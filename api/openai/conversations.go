@@ -44,7 +44,7 @@ func (a *API) conversations(w http.ResponseWriter, r *http.Request, id ids.ID) e
 	if method == http.MethodPost {
 		return a.changeConversation(w, r, parts)
 	}
-	caller, err := a.Door.Authenticate(r)
+	caller, err := a.visit(r)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (a *API) conversations(w http.ResponseWriter, r *http.Request, id ids.ID) e
 
 // changeConversation answers what has a body.
 func (a *API) changeConversation(w http.ResponseWriter, r *http.Request, parts []string) error {
-	caller, body, err := a.Door.Enter(w, r)
+	caller, body, err := a.visitWithBody(w, r)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ const uploadTime = time.Hour
 
 // uploadFile takes a file in. The form's parts may come in any order; the file goes to the database as it comes.
 func (a *API) uploadFile(w http.ResponseWriter, r *http.Request) error {
-	caller, err := a.Door.Authenticate(r)
+	caller, err := a.visit(r)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (a *API) files(w http.ResponseWriter, r *http.Request, _ ids.ID) error {
 
 // oneFile is /v1/files/{id} and /v1/files/{id}/content.
 func (a *API) oneFile(w http.ResponseWriter, r *http.Request, _ ids.ID) error {
-	caller, err := a.Door.Authenticate(r)
+	caller, err := a.visit(r)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func asciiName(name string) string {
 }
 
 func (a *API) listFiles(w http.ResponseWriter, r *http.Request) error {
-	caller, err := a.Door.Authenticate(r)
+	caller, err := a.visit(r)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,11 @@ func (a *API) listFiles(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p.Purpose = r.URL.Query().Get("purpose")
+	switch p.Purpose = r.URL.Query().Get("purpose"); p.Purpose {
+	case "", batch.Input, batch.Output:
+	default: // no file has another
+		return inference.WriteJSON(w, list[file]{Object: "list", Data: []file{}})
+	}
 	found, more, err := a.Batches.Files(r.Context(), ownerOf(&caller), p)
 	if err != nil {
 		return err

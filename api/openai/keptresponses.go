@@ -32,7 +32,7 @@ func (a *API) keptResponse(w http.ResponseWriter, r *http.Request, id ids.ID) er
 	if r.Method != want && !(r.Method == http.MethodHead && want == http.MethodGet) {
 		return wrongMethod(w, r, map[string][]string{"": {http.MethodGet, http.MethodDelete}, "cancel": {http.MethodPost}, "input_items": {http.MethodGet}}[action]...)
 	}
-	caller, err := a.Door.Authenticate(r)
+	caller, err := a.visit(r)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -474,4 +475,73 @@ func TestRequestsThatWaitHaveALimit(t *testing.T) {
 		}
 		break
 	}
+}
+
+// A conversation that does not fit is made shorter over a WebSocket, too.
+func TestTruncationOverAWebSocket(t *testing.T) {
+	refuse := gatetest.Refuse(400, `{"error":{"message":"This model's maximum context length is 1000 tokens. However, your request has 2000 input tokens.","code":400}}`)
+	e := gatetest.NewEngine(t, func(c net.Conn, n int) bool {
+		if n%2 == 1 {
+			return refuse(c, n)
+		}
+		return gatetest.Stream(says("Fits."))(c, n)
+	})
+	c := newKept(t, engine.VLLM, e).dial(goodKey)
+	const long = `"input":[{"role":"user","content":"one one one one"},{"role":"assistant","content":"said"},{"role":"user","content":"two"}]`
+	got, code := c.ask(createEvent + long + `,"truncation":"auto"}`)
+	if code != "" || got.Status != "completed" || messages(t, e) != `[{"role":"user","content":"two"}]` {
+		t.Fatalf("%s; the engine got %s", code, messages(t, e))
+	}
+	if _, code := c.ask(createEvent + long + `}`); code != "context_length_exceeded" {
+		t.Fatal(code)
+	}
+}
+
+// What the database cannot be asked for is not there; what it cannot keep is refused.
+func TestIdsThatNoDatabaseKnows(t *testing.T) {
+	s := newKept(t, engine.VLLM, gatetest.NewEngine(t, gatetest.Stream(says("OK."))))
+	conversation := "/v1/conversations/" + s.good("POST", "/v1/conversations", `{}`)["id"].(string)
+	response := "/v1/responses/" + s.good("POST", "/v1/responses", `{"model":"acme/test","input":"x"}`)["id"].(string)
+	for _, odd := range []string{"%00", "a%00b", "%ff", strings.Repeat("a", 5000)} {
+		for _, path := range []string{"/v1/responses/resp_" + odd, "/v1/conversations/conv_" + odd, conversation + "/items/" + odd, conversation + "/items?after=" + odd, response + "/input_items?after=" + odd} {
+			s.bad(404, "GET", path, "")
+		}
+		s.bad(404, "DELETE", conversation+"/items/"+odd, "")
+		s.bad(404, "DELETE", "/v1/responses/resp_"+odd, "")
+		s.bad(404, "POST", "/v1/responses/resp_"+odd+"/cancel", "")
+	}
+	for _, odd := range []string{`a\u0000b`, strings.Repeat("a", 5000)} {
+		for path, body := range map[string]string{"/v1/conversations": `{"items":[%s]}`, conversation + "/items": `{"items":[%s]}`, "/v1/responses": `{"model":"acme/test","input":[%s]}`} {
+			s.bad(400, "POST", path, fmt.Sprintf(body, `{"role":"user","content":"x","id":"`+odd+`"}`))
+		}
+		s.bad(400, "POST", "/v1/responses", `{"model":"acme/test","input":"x","previous_response_id":"`+odd+strings.Repeat("a", 300)+`"}`)
+	}
+	s.bad(404, "POST", "/v1/responses", `{"model":"acme/test","input":"x","previous_response_id":"a\u0000b"}`)
+	s.bad(404, "POST", "/v1/responses", `{"model":"acme/test","input":"x","conversation":"a\u0000b"}`)
+	s.bad(404, "POST", "/v1/responses", `{"model":"acme/test","input":[{"type":"item_reference","id":"a\u0000b"}]}`)
+	s.good("POST", "/v1/conversations", `{"metadata":{"a":"\u0000"},"items":[{"role":"user","content":"\u0000"}]}`) // texts may hold it
+}
+
+// What is kept can be asked for so often a minute by one organization.
+func TestVisitsHaveALimit(t *testing.T) {
+	s := newKept(t, engine.VLLM)
+	const most = 6000
+	for n := 0; ; n++ {
+		answer, body := s.do("GET", "/v1/responses/none", "")
+		if answer.StatusCode == 429 {
+			if wait := answer.Header.Get("Retry-After"); n < most || wait == "" || !strings.Contains(string(body), "rate_limit_exceeded") {
+				t.Fatalf("after %d, to come again in %s: %s", n, wait, body)
+			}
+			break
+		}
+		if answer.StatusCode != 404 || n > 10*most {
+			t.Fatalf("%d: %d %s", n, answer.StatusCode, body)
+		}
+	}
+	for _, path := range []string{"/v1/files", "/v1/batches/none", "/v1/conversations/none/items"} {
+		if got, body := s.do("GET", path, ""); got.StatusCode != 429 {
+			t.Errorf("%s: %d %s", path, got.StatusCode, body)
+		}
+	}
+	s.bad(404, "GET", "/v1/responses/none", "", "Authorization", "Bearer mk_org") // of another organization
 }

@@ -38,6 +38,7 @@ type API struct {
 	Batches   *batch.Store
 
 	sockets sockets
+	visits  visits
 }
 
 // The paths.

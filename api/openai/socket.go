@@ -56,7 +56,7 @@ type socket struct {
 
 // socket answers a handshake and then the requests that come, until either side ends it.
 func (a *API) socket(w http.ResponseWriter, r *http.Request) error {
-	caller, err := a.Door.Authenticate(r)
+	caller, err := a.visit(r)
 	if err != nil {
 		return err
 	}

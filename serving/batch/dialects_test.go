@@ -31,7 +31,7 @@ func TestLinesOfEveryDialect(t *testing.T) {
 			t.Errorf("%s: %+v", path, bad)
 		}
 	}
-	for param, members := range map[string]string{"body.background": `"background":true`, "body.conversation": `"conversation":"conv_1"`} {
+	for param, members := range map[string]string{"body.background": `"background":true`, "body.conversation": `"conversation":"conv_1"`, "body.service_tier": `"service_tier":"priority"`} {
 		b := w.createFor("/v1/responses", `{"custom_id":"a","method":"POST","url":"/v1/responses","body":{"model":"acme/test","input":"x",`+members+`}}`)
 		if b = w.status(b.ID, batch.Failed); !strings.Contains(*b.Errors, param) {
 			t.Errorf("%s: %s", param, *b.Errors)

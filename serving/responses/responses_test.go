@@ -37,20 +37,27 @@ const patience = 20 * time.Second
 type world struct {
 	*gatetest.Stand
 	t        *testing.T
+	url      string
 	db       *db.DB
 	clock    *clock.Manual
+	options  responses.Options
 	one, two *responses.Service
 }
 
 func newWorld(t *testing.T, engines ...*gatetest.Engine) *world {
 	t.Helper()
-	w := &world{Stand: gatetest.New(t, gatetest.Options{Direct: true}, engines...), t: t, db: dbtest.New(t), clock: clock.NewManual(time.Now().Truncate(time.Second))}
+	w := &world{Stand: gatetest.New(t, gatetest.Options{Direct: true}, engines...), t: t, url: dbtest.URL(t), clock: clock.NewManual(time.Now().Truncate(time.Second))}
+	var err error
+	if w.db, err = db.Open(t.Context(), w.url, db.Options{MaxConns: 8}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.db.Close)
 	master, err := seal.Parse(seal.Generate())
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := responses.Options{DB: w.db, Clock: w.clock, Gate: w.Gate, Sealer: master, Frame: problem.OpenAIFrame}
-	w.one, w.two = responses.New(o), responses.New(o)
+	w.options = responses.Options{DB: w.db, Clock: w.clock, Gate: w.Gate, Sealer: master, Frame: problem.OpenAIFrame}
+	w.one, w.two = responses.New(w.options), responses.New(w.options)
 	w.exec("INSERT INTO orgs (org_id, name) VALUES ($1, 'one')", w.Caller.Org)
 	return w
 }
