@@ -11,6 +11,7 @@ import (
 	"millrace/db"
 	"millrace/db/bus"
 	"millrace/db/q"
+	"millrace/internal/clock"
 	"millrace/internal/ids"
 )
 
@@ -30,6 +31,7 @@ type ExecutorConfig struct {
 	DB     Database
 	Bus    Notices
 	Log    *slog.Logger  // nil = the default
+	Clock  clock.Clock   // nil = the system's
 	Loads  Loads         // nil = nobody tells: drains last their whole time
 	Limits Limits        // the zero value = DefaultLimits
 	Lease  time.Duration // 0 = 10 s
@@ -50,6 +52,9 @@ type Executor struct {
 func NewExecutor(c ExecutorConfig) *Executor {
 	if c.Log == nil {
 		c.Log = slog.Default()
+	}
+	if c.Clock == nil {
+		c.Clock = clock.System
 	}
 	if c.Limits == (Limits{}) {
 		c.Limits = DefaultLimits

@@ -86,7 +86,7 @@ func (w *world) without(id ids.ID, l Limits) (out Consequence, err error) {
 			hosts[i].Cordoned, hosts[i].Leaving = true, true
 		}
 	}
-	made, err := makePlan(hosts, w.planDemands(w.plan.demands), w.parent(), w.options("consequence"))
+	made, err := plan.Make(hosts, w.planDemands(w.plan.demands), w.parent(), w.options("consequence"))
 	if err == nil {
 		out.Moves, out.Unmet = made.Moves, made.Unmet
 	}

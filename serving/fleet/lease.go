@@ -45,26 +45,33 @@ func (e *Executor) proved(ctx context.Context, w *world, change func(query *q.Qu
 	defer cancel()
 	return e.cfg.DB.InTx(ctx, db.System(), func(tx pgx.Tx) error {
 		query := q.New(tx)
-		_, err := query.HoldLease(ctx, q.HoldLeaseParams{Name: leaseName, Holder: e.holder, Term: e.term})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return errLost
-		}
-		if err != nil {
+		if err := e.prove(ctx, query, w); err != nil {
 			return err
-		}
-		now, err := query.HoldPlan(ctx)
-		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-			if w.plan != nil {
-				return errMoved
-			}
-		case err != nil:
-			return err
-		case w.plan == nil || w.plan.id != now:
-			return errMoved
 		}
 		return change(query)
 	})
+}
+
+// prove fails when the term or the plan is another one now.
+func (e *Executor) prove(ctx context.Context, query *q.Queries, w *world) error {
+	_, err := query.HoldLease(ctx, q.HoldLeaseParams{Name: leaseName, Holder: e.holder, Term: e.term})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return errLost
+	}
+	if err != nil {
+		return err
+	}
+	now, err := query.HoldPlan(ctx)
+	if errors.Is(err, pgx.ErrNoRows) {
+		if w.plan == nil {
+			return nil
+		}
+		return errMoved
+	}
+	if err == nil && (w.plan == nil || w.plan.id != now) {
+		return errMoved
+	}
+	return err
 }
 
 // drop gives the lease back, so that another need not wait for its end.

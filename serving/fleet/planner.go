@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -73,12 +72,18 @@ func (w *world) planDemands(wishes []Wish) []plan.Demand {
 	return out
 }
 
-// parent is the plan that a new one differs from; nil = none yet.
+// parent is the plan that a new one differs from, less the units that have ended; nil = none yet.
 func (w *world) parent() *plan.Plan {
 	if w.plan == nil {
 		return nil
 	}
-	return &w.plan.body
+	var ended []ids.ID
+	for i := range w.plan.body.Units {
+		if u := &w.plan.body.Units[i]; u.Ends != "" && w.byID[u.ID] == nil {
+			ended = append(ended, u.ID)
+		}
+	}
+	return w.plan.body.Without(ended...)
 }
 
 func mustJSON(v any) []byte {
@@ -87,16 +92,6 @@ func mustJSON(v any) []byte {
 		panic("fleet: " + err.Error()) // ids, texts and numbers: cannot fail
 	}
 	return text
-}
-
-// makePlan asks the planner.
-func makePlan(hosts []plan.Host, demands []plan.Demand, current *plan.Plan, o plan.Options) (*plan.Plan, error) {
-	return nil, errors.New("fleet: no planner yet")
-}
-
-// checkPlan asks whether a plan holds on the hosts as they are.
-func checkPlan(p *plan.Plan, hosts []plan.Host, demands []plan.Demand, current *plan.Plan, o plan.Options) error {
-	return nil
 }
 
 func planName(number int64) string { return fmt.Sprintf("plan %d", number) }

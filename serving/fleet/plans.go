@@ -72,7 +72,7 @@ func (s *Service) Draft(ctx context.Context, by tenants.Actor, note string) (id 
 			return audit.Change{}, err
 		}
 		id = ids.New()
-		made, err := makePlan(w.planHosts(s.limits, false), w.planDemands(wants), w.parent(), w.options(id.String()))
+		made, err := plan.Make(w.planHosts(s.limits, false), w.planDemands(wants), w.parent(), w.options(id.String()))
 		if err != nil {
 			return audit.Change{}, err
 		}
@@ -132,7 +132,7 @@ func (s *Service) Commit(ctx context.Context, by tenants.Actor, id ids.ID) error
 		if err := w.learn(ctx, query, wants); err != nil {
 			return audit.Change{}, err
 		}
-		if err := checkPlan(&p, w.planHosts(s.limits, false), w.planDemands(wants), w.parent(), w.options("")); err != nil {
+		if err := p.Check(w.planHosts(s.limits, false), w.planDemands(wants), w.options("")); err != nil {
 			return audit.Change{}, fault.New(fault.Conflict, "Plan %d cannot be carried out any more: %s Draft a new one.", row.Number, fault.Of(err).Message).WithCode("plan_outdated").WithCause(err)
 		}
 		return audit.Change{Action: "plan.commit", Target: planName(row.Number), After: map[string]any{"moves": p.Moves}}, commit(ctx, query, id, &p, by.Name())

@@ -40,12 +40,13 @@ type Limits struct {
 	Lost     time.Duration // without a word from its agent a host counts as lost
 	Repair   time.Duration // and is replaced
 	Wait     time.Duration // after taking the lease: agents have had time to report
+	Think    time.Duration // between two looks for a repair
 }
 
 // DefaultLimits are those of a program.
 var DefaultLimits = Limits{
 	Progress: 45 * time.Minute, Settle: 3 * time.Second, Drain: 10 * time.Minute, Fault: 15 * time.Second,
-	Pause: 30 * time.Second, MaxPause: 10 * time.Minute, Tries: 6, Lost: 20 * time.Second, Repair: time.Minute, Wait: 30 * time.Second,
+	Pause: 30 * time.Second, MaxPause: 10 * time.Minute, Tries: 6, Lost: 20 * time.Second, Repair: time.Minute, Wait: 30 * time.Second, Think: 5 * time.Second,
 }
 
 // Seen is what is known of one engine now.
