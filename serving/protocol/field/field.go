@@ -4,6 +4,7 @@
 package field
 
 import (
+	"bytes"
 	"errors"
 	"strconv"
 	"strings"
@@ -42,7 +43,11 @@ func Text(v []byte) string {
 	if !IsString(v) {
 		return ""
 	}
-	return string(scan.Unquote(nil, v[1:len(v)-1]))
+	inside := v[1 : len(v)-1]
+	if bytes.IndexByte(inside, '\\') < 0 {
+		return string(inside)
+	}
+	return string(scan.Unquote(nil, inside))
 }
 
 // maxShown bounds what is repeated of a client's own text, in bytes.

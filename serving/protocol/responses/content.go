@@ -11,7 +11,7 @@ import (
 // content is what a message or a tool's output holds, as Chat Completions has it.
 type content struct {
 	d        *dialogue
-	role     string // user, assistant, system, developer, or tool
+	role     string // user, assistant, system (a developer's too), or tool
 	text     []byte // all text, as the inside of a string
 	own      bool   // text is memory of its own
 	images   int
@@ -72,8 +72,8 @@ func (c *content) part(list string, i int, v []byte) error {
 	if err := c.d.fields("input[]."+list+"[].", v, partMembers, f[:]); err != nil {
 		return err
 	}
-	kind := string(field.Inside(f[inPartType]))
-	if kind != "input_image" {
+	kind := string(f[inPartType])
+	if kind != `"input_image"` {
 		for k := inImage; k <= inFile; k++ {
 			if f[k] != nil {
 				c.d.ignore("input[]."+list+"[].", []byte(partMembers[k]))
@@ -81,16 +81,16 @@ func (c *content) part(list string, i int, v []byte) error {
 		}
 	}
 	switch model := c.role == "assistant"; {
-	case kind == "refusal" && model:
+	case kind == `"refusal"` && model:
 		return c.say("refusal", f[inRefusal], "")
-	case kind == "output_text" && model:
+	case kind == `"output_text"` && model:
 		return c.say("text", f[inPartText], "")
-	case kind == "input_text" && !model, kind == "output_text" && c.role == "tool":
+	case kind == `"input_text"` && !model, kind == `"output_text"` && c.role == "tool":
 		return c.say("text", f[inPartText], `\n\n`)
-	case kind == "input_image" && (c.role == "user" || c.role == "tool"):
+	case kind == `"input_image"` && (c.role == "user" || c.role == "tool"):
 		return c.picture(f[inImage], f[inDetail], f[inFile], picture{item: c.d.item, at: i, list: list})
-	case kind == "input_file" || kind == "input_audio" || kind == "input_video" || kind == "input_image":
-		return field.Unsupported("type", "Content parts of type %s are not supported in a message of the %s.", kind, c.role)
+	case kind == `"input_file"` || kind == `"input_audio"` || kind == `"input_video"` || kind == `"input_image"`:
+		return field.Unsupported("type", "Content parts of type %s are not supported in a message of the %s.", field.Text(f[inPartType]), c.role)
 	case model:
 		return wantType("type", "one of output_text, refusal")
 	}
@@ -215,11 +215,7 @@ func (d *dialogue) texts(name string, v []byte, kinds ...string) (joined []byte,
 	return joined, nil
 }
 
-func (d *dialogue) call(it *entry, custom bool) error {
-	argument := inArguments
-	if custom {
-		argument = inInput
-	}
+func (d *dialogue) call(it *entry, argument int) error {
 	for _, i := range []int{inCallID, inName, argument} {
 		if !field.IsString(it[i]) || i != argument && len(it[i]) <= len(`""`) {
 			return wantType(itemMembers[i], "a string")
@@ -232,7 +228,7 @@ func (d *dialogue) call(it *entry, custom bool) error {
 	} else {
 		b = scan.Quote(b, d.q.tools.flatOf(field.Text(it[inNamespace]), field.Text(it[inName])))
 	}
-	if b = append(b, `,"arguments":`...); custom {
+	if b = append(b, `,"arguments":`...); argument == inInput {
 		b = scan.Quote(b, `{"input":`+string(it[inInput])+`}`)
 	} else {
 		b = append(b, it[inArguments]...)

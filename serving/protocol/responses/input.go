@@ -21,6 +21,7 @@ type dialogue struct {
 	text    int64    // bytes of text
 
 	item     int    // the item being read; -1 = one of earlier turns
+	entry    entry  // its members
 	begun    bool   // something other than system messages came
 	system   []byte // inside of a string: instructions and the system messages that come first
 	turn     turn
@@ -92,40 +93,25 @@ var passedOver = []string{"web_search_call", "file_search_call", "computer_call"
 	"tool_search_output", "compaction_trigger", "context_compaction", "ghost_snapshot", "program", "program_output", "other"}
 
 func (d *dialogue) read(raw []byte) error {
-	var it entry
+	it := &d.entry
+	*it = entry{}
 	if err := d.fields("input[].", raw, itemMembers, it[:]); err != nil {
 		return err
 	}
 	kind := it.kind()
-	means, known := itemMeaning[kind]
-	switch {
-	case known:
-		d.nameUnused(&it, means)
-	case kind == "":
-		return wantType("type", "the type of an item")
-	case !slices.Contains(passedOver, kind):
-		return field.Invalid("type", "Items of type %q are not known here.", field.Clip(kind)).WithCode("unsupported_value")
+	if k, known := itemKinds[string(kind)]; known {
+		d.nameUnused(it, k.means)
+		return k.read(d, it)
 	}
-	switch kind {
-	case "message":
-		return d.message(&it)
-	case "reasoning":
-		return d.reasoning(&it)
-	case "function_call":
-		return d.call(&it, false)
-	case "custom_tool_call":
-		return d.call(&it, true)
-	case "function_call_output", "custom_tool_call_output":
-		return d.output(&it)
-	case "compaction", "compaction_summary":
-		return d.compaction(&it)
-	case "item_reference":
-		return d.reference(&it)
-	case "additional_tools":
-		return d.moreTools(&it)
+	name := string(kind)
+	switch {
+	case name == "":
+		return wantType("type", "the type of an item")
+	case !slices.Contains(passedOver, name):
+		return field.Invalid("type", "Items of type %q are not known here.", field.Clip(name)).WithCode("unsupported_value")
 	}
 	if d.item >= 0 {
-		d.q.Ignored.Name(field.At("input", d.item) + " (" + kind + ")")
+		d.q.Ignored.Name(field.At("input", d.item) + " (" + name + ")")
 	}
 	return nil
 }
@@ -180,9 +166,14 @@ func (d *dialogue) message(it *entry) error {
 	if it[inContent] == nil {
 		return field.Invalid("content", "The message has no content.")
 	}
-	c := content{d: d, role: string(field.Inside(it[inRole]))}
-	switch c.role {
-	case "user", "system", "developer", "assistant":
+	c := content{d: d}
+	switch string(it[inRole]) {
+	case `"user"`:
+		c.role = "user"
+	case `"assistant"`:
+		c.role = "assistant"
+	case `"system"`, `"developer"`:
+		c.role = "system"
 	default:
 		return wantType("role", "one of user, assistant, system, developer")
 	}

@@ -28,34 +28,46 @@ var itemMembers = []string{"type", "role", "content", "phase", "id", "status", "
 // silent are the members with which items of answers come back, and that say nothing to a model.
 const silent = 1<<inType | 1<<inID | 1<<inStatus
 
-// itemMeaning are the members by which an item of a kind says something; others have no effect.
-var itemMeaning = map[string]uint32{
-	"message":                 1<<inRole | 1<<inContent,
-	"reasoning":               1<<inContent | 1<<inSummary | 1<<inEncrypted,
-	"function_call":           1<<inCallID | 1<<inName | 1<<inArguments | 1<<inNamespace,
-	"custom_tool_call":        1<<inCallID | 1<<inName | 1<<inInput | 1<<inNamespace,
-	"function_call_output":    1<<inCallID | 1<<inOutput,
-	"custom_tool_call_output": 1<<inCallID | 1<<inOutput,
-	"compaction":              1 << inEncrypted,
-	"compaction_summary":      1 << inEncrypted,
-	"item_reference":          0,
-	"additional_tools":        1<<inMoreTools | 1<<inRole,
+// itemKind is a kind of item, and the members by which one says something: others have no effect.
+type itemKind struct {
+	read  func(*dialogue, *entry) error
+	means uint32
+}
+
+var itemKinds map[string]itemKind
+
+func init() { // the readers read items that references name
+	call := func(argument int) itemKind {
+		return itemKind{func(d *dialogue, it *entry) error { return d.call(it, argument) }, 1<<inCallID | 1<<inName | 1<<argument | 1<<inNamespace}
+	}
+	output := itemKind{(*dialogue).output, 1<<inCallID | 1<<inOutput}
+	compaction := itemKind{(*dialogue).compaction, 1 << inEncrypted}
+	itemKinds = map[string]itemKind{
+		"message":              {(*dialogue).message, 1<<inRole | 1<<inContent},
+		"reasoning":            {(*dialogue).reasoning, 1<<inContent | 1<<inSummary | 1<<inEncrypted},
+		"function_call":        call(inArguments),
+		"custom_tool_call":     call(inInput),
+		"function_call_output": output, "custom_tool_call_output": output,
+		"compaction": compaction, "compaction_summary": compaction,
+		"item_reference":   {(*dialogue).reference, 0},
+		"additional_tools": {(*dialogue).moreTools, 1<<inMoreTools | 1<<inRole},
+	}
 }
 
 // entry is an item of the input: its members, raw.
 type entry [numItemMembers][]byte
 
-// kind is the item's type: messages, and references, may leave it out.
-func (it *entry) kind() string {
+// kind is the item's type, still escaped: messages, and references, may leave it out.
+func (it *entry) kind() []byte {
 	switch {
 	case it[inType] != nil:
-		return field.Text(it[inType])
+		return field.Inside(it[inType])
 	case it[inRole] != nil:
-		return "message"
+		return []byte("message")
 	case it[inID] != nil:
-		return "item_reference"
+		return []byte("item_reference")
 	}
-	return ""
+	return nil
 }
 
 // fields reads an object of an item. What has no effect is named where the client sent it with this request.
