@@ -43,7 +43,7 @@ func (e *Executor) apply(ctx context.Context, w *world, u *unit, s *Step) (bool,
 		}
 		return query.InsertUnitEvent(ctx, q.InsertUnitEventParams{ID: ids.New(), UnitID: u.id, State: s.State, Text: s.Text})
 	})
-	if err == nil {
+	if err == nil && (s.Remove || s.tells(u)) {
 		e.cfg.Log.Info("fleet: a unit moves", "unit", u.name, "from", u.row.State, "to", s.State, "reason", s.Text)
 	}
 	return err == nil, err

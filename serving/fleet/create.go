@@ -29,7 +29,7 @@ func (e *Executor) create(ctx context.Context, w *world, want *plan.Unit) (bool,
 	}
 	alone := shards(want) == 1 && want.Pools[0].Replicas[0].Expert == 0
 	err := e.proved(ctx, w, func(query *q.Queries) error {
-		top := q.InsertFleetUnitParams{ID: want.ID, Name: want.Name, ModelID: want.Model, ReleaseID: want.Release, Engine: r.Engine,
+		top := q.InsertFleetUnitParams{ID: want.ID, Name: rowName(want), ModelID: want.Model, ReleaseID: want.Release, Engine: r.Engine,
 			UpstreamModel: r.Model.Name, Role: recipe.Whole, PlanID: w.plan.id, StateText: want.Why, Gpus: []int32{}}
 		if alone {
 			w.place(&top, &want.Pools[0].Replicas[0], 0)
@@ -49,6 +49,12 @@ func (e *Executor) create(ctx context.Context, w *world, want *plan.Unit) (bool,
 		return nil
 	})
 	return err == nil, err
+}
+
+// rowName is a unit's name among all: what the plan calls it, and the end of its id.
+func rowName(u *plan.Unit) string {
+	id := u.ID.String()
+	return u.Name + "-" + id[len(id)-6:]
 }
 
 func putUnit(ctx context.Context, query *q.Queries, top q.InsertFleetUnitParams) error {

@@ -11,7 +11,7 @@ import (
 	"millrace/serving/plan"
 )
 
-// CommitBody makes a plan of a test's own the current one.
+// CommitBody makes a plan of a test's own the current one, without demands: nothing is repaired.
 func (s *Service) CommitBody(ctx context.Context, p plan.Plan) error {
 	return s.db.InTx(ctx, db.System(), func(tx pgx.Tx) error {
 		query := q.New(tx)
@@ -19,12 +19,8 @@ func (s *Service) CommitBody(ctx context.Context, p plan.Plan) error {
 		if err != nil {
 			return err
 		}
-		wants, err := wishes(ctx, query, w)
-		if err != nil {
-			return err
-		}
 		id := ids.New()
-		if _, err := w.insertPlan(ctx, query, id, ByOperator, &p, wants, "", "test"); err != nil {
+		if _, err := w.insertPlan(ctx, query, id, ByOperator, &p, nil, "", "test"); err != nil {
 			return err
 		}
 		return commit(ctx, query, id, &p, "test")

@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -193,9 +194,17 @@ func (b *bed) states() string {
 	}
 	text := ""
 	for _, u := range o.Units {
-		text += u.Name + "=" + u.State + " "
+		text += plain(u.Name) + "=" + u.State + " "
 	}
 	return text
+}
+
+// plain is a unit's name without the end of its id.
+func plain(name string) string {
+	if i := strings.LastIndexByte(name, '-'); i > 0 {
+		return name[:i]
+	}
+	return name
 }
 
 func (b *bed) unit(name string) fleet.UnitView {
@@ -205,7 +214,7 @@ func (b *bed) unit(name string) fleet.UnitView {
 		b.Fatal(err)
 	}
 	for _, u := range o.Units {
-		if u.Name == name {
+		if plain(u.Name) == name {
 			return u
 		}
 	}

@@ -39,18 +39,21 @@ func (e *Executor) repair(ctx context.Context, w *world) error {
 	if made.Frozen != "" || digest(made, nil) == digest(parent, nil) {
 		return nil
 	}
-	err = e.propose(ctx, w, made, why)
+	did, err := e.propose(ctx, w, made, why)
 	if errors.Is(err, errMoved) {
 		return nil // somebody else has committed a plan: the next pass looks at it
+	}
+	if did && err == nil {
+		e.done++
 	}
 	return err
 }
 
-// propose stores a repair, and commits it when the fleet may.
-func (e *Executor) propose(ctx context.Context, w *world, made *plan.Plan, why string) error {
+// propose stores a repair, and commits it when the fleet may. did is false when it waits for an operator already.
+func (e *Executor) propose(ctx context.Context, w *world, made *plan.Plan, why string) (did bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	return e.cfg.DB.InTx(ctx, db.System(), func(tx pgx.Tx) error {
+	err = e.cfg.DB.InTx(ctx, db.System(), func(tx pgx.Tx) error {
 		query := q.New(tx)
 		if err := query.LockPlans(ctx); err != nil { // as everybody does first who commits
 			return err
@@ -61,6 +64,7 @@ func (e *Executor) propose(ctx context.Context, w *world, made *plan.Plan, why s
 		by := tenants.System()
 		id, err := query.DraftLike(ctx, q.DraftLikeParams{Digest: digest(made, w.plan.demands), ParentID: &w.plan.id})
 		known := err == nil
+		did = !known || w.settings.AutoRepair
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
@@ -81,6 +85,7 @@ func (e *Executor) propose(ctx context.Context, w *world, made *plan.Plan, why s
 		}
 		return commit(ctx, query, id, made, by.Name())
 	})
+	return did, err
 }
 
 // damage says what of the current plan's places cannot be used any more, the first of it; "" = nothing.
