@@ -452,7 +452,7 @@ func TestWarnings(t *testing.T) {
 	s := newStand(t, gatetest.Options{}, gatetest.NewEngine(t, gatetest.Stream(good)))
 	s.Model.Extras = nil
 	answer, _ := s.ask(request(`,"top_k":3,"speed":"fast","tools":[{"type":"web_search_20250305","name":"web_search"}]`))
-	if got := answer.Header.Get("Millrace-Warning"); got != "ignored: speed, tools.web_search_20250305, top_k" {
+	if got := answer.Header.Get("Millrace-Warning"); got != "ignored: speed, tools[0] (web_search_20250305), top_k" {
 		t.Errorf("%q", got)
 	}
 }

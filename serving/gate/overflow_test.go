@@ -20,7 +20,9 @@ func TestOverflowsTellThePrompt(t *testing.T) {
 		`{"error":{"message":"The input (5000 tokens) is longer than the model's context length (4096 tokens)."}}`:                                                                                                     5000,
 		`{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_prompt_tokens":5000,"n_ctx":4096}}`:                                                     5000,
 		`{"object":"error","message":"The sum of prompt length (5000.0), query length (0) should not exceed max_num_tokens (4096)","type":"BadRequestError","param":null,"code":400}`:                                  5000,
-		`{"error":{"message":"too much for the context length"}}`: 0,
+		`{"error":{"message":"BadRequestError: This model's maximum context length is exceeded."}}`:                                                                                                                    0,
+		`{"error":{"message":"It is too long.","code":"context_length_exceeded"}}`:                                                                                                                                     0,
+		`{"error":{"message":"max_tokens=99 cannot be greater than max_model_len=64","code":400}}`:                                                                                                                     0,
 	} {
 		s := gatetest.New(t, gatetest.Options{Direct: true}, gatetest.NewEngine(t, gatetest.Refuse(http.StatusBadRequest, body)))
 		chat, err := protocol.DecodeChat([]byte(`{"model":"` + gatetest.ModelName + `","messages":[{"role":"user","content":"hi"}]}`))
@@ -34,6 +36,29 @@ func TestOverflowsTellThePrompt(t *testing.T) {
 		o, ok := gate.OverflowOf(ticket.Serve(t.Context(), nil))
 		if !ok || o.Prompt != want || o.Window != s.Model.Context {
 			t.Errorf("%s: %v %+v, want %d", body, ok, o, want)
+		}
+	}
+}
+
+// What an engine quotes of a client's words is not the engine's own.
+func TestQuotedWordsAreNoOverflow(t *testing.T) {
+	for _, body := range []string{
+		`{"error":{"message":"Invalid role 'maximum context length'.","code":400}}`,
+		`{"error":{"message":"1 validation error: input_value='This model\u0027s maximum context length is 5', input_type=str","type":"BadRequestError"}}`,
+		`{"detail":[{"loc":["body","messages"],"input":"context length"}]}`,
+		`{"error":{"message":"Unknown tool prompt is too long","type":"max_model_len"}}`,
+	} {
+		s := gatetest.New(t, gatetest.Options{Direct: true}, gatetest.NewEngine(t, gatetest.Refuse(http.StatusBadRequest, body)))
+		chat, err := protocol.DecodeChat([]byte(`{"model":"` + gatetest.ModelName + `","messages":[{"role":"user","content":"hi"}]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticket, err := s.Gate.Admit(t.Context(), gate.Request{ID: ids.New(), Caller: s.Caller, Chat: chat, Dialect: s.Dialect})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o, ok := gate.OverflowOf(ticket.Serve(t.Context(), nil)); ok {
+			t.Errorf("%s: %+v", body, o)
 		}
 	}
 }

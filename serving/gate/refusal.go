@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -79,8 +78,10 @@ func (r *rejected) read(body []byte, chat *protocol.ChatRequest) {
 				}
 			case "param":
 				param = string(text)
-			case "message", "code", "type", "detail":
-				r.context = r.context || aboutContext(text)
+			case "message", "detail":
+				r.context = r.context || contextWords.Match(text)
+			case "code", "type":
+				r.context = r.context || contextCodes[string(text)]
 			}
 		}
 	}
@@ -88,23 +89,6 @@ func (r *rejected) read(body []byte, chat *protocol.ChatRequest) {
 	if param != "" && chat.Has(param) {
 		r.param = param
 	}
-}
-
-// contextWords are how engines say that prompt and answer do not fit.
-var contextWords = [][]byte{
-	[]byte("context_length_exceeded"), []byte("maximum context length"), []byte("max_model_len"), []byte("context length"),
-	[]byte("context size"), []byte("exceed_context_size"), []byte("longer than the maximum model length"), []byte("prompt is too long"),
-	[]byte("should not exceed max_num_tokens"), []byte("should not exceed max_seq_len"), []byte("exceeds maximum input length"), // TensorRT-LLM
-}
-
-func aboutContext(text []byte) bool {
-	lower := bytes.ToLower(text)
-	for _, w := range contextWords {
-		if bytes.Contains(lower, w) {
-			return true
-		}
-	}
-	return false
 }
 
 // classify says what an attempt's error means. Deterministic faults are the client's and never tried again.
@@ -118,7 +102,9 @@ func (t *Ticket) classify(err error) failure {
 		return rej.failure(err)
 	case errors.As(err, &frame) && frame.Status != 0:
 		rej = &rejected{status: frame.Status, text: frame.Text, window: t.model.Context}
-		rej.context = frame.Status == 400 && aboutContext([]byte(frame.Text))
+		if frame.Status == 400 {
+			rej.read([]byte(frame.Text), t.req.Chat)
+		}
 		return rej.failure(rej)
 	case errors.Is(err, upstream.ErrStale):
 		return failure{fault: engineFault(err), note: "stale connection", retry: true, same: true}

@@ -224,8 +224,8 @@ func (g *Gate) find(chat *protocol.ChatRequest) (*catalogue.Model, error) {
 func nameDropped(chat *protocol.ChatRequest, units []*catalogue.Unit) {
 	for _, name := range chat.Extras {
 		drops := func(u *catalogue.Unit) bool { return u.Driver.Drops(name) }
-		if slices.ContainsFunc(units, drops) && !slices.Contains(chat.Ignored, name) {
-			chat.Ignored = append(chat.Ignored, name)
+		if slices.ContainsFunc(units, drops) {
+			chat.Ignored.Name(name)
 		}
 	}
 }
@@ -235,10 +235,7 @@ func noUnit() error {
 		WithCode("no_engine_ready").WithRetryAfter(2 * time.Second)
 }
 
-// bytesPerToken turns text into a low estimate of tokens: most languages have fewer bytes a token.
-const bytesPerToken = 4
-
-func (t *Ticket) promptEstimate() int64 { return t.req.Chat.TextBytes/bytesPerToken + 1 }
+func (t *Ticket) promptEstimate() int64 { return protocol.EstimateTokens(t.req.Chat.TextBytes) }
 
 // estimate is what the request will take from a limit of tokens per minute.
 func (t *Ticket) estimate() int64 {
