@@ -236,6 +236,13 @@ func (m *maker) handOver(unmet []int) {
 			next[h.unit.Model]++
 		}
 	}
+	for i, w := range m.b.wants {
+		for _, h := range m.sets[i].leaving {
+			if h.unit.Ends == "" {
+				heirs[w.d.Model] = append(heirs[w.d.Model], &h.unit)
+			}
+		}
+	}
 	m.orphans(heirs)
 }
 
@@ -263,7 +270,7 @@ func (m *maker) orphans(heirs map[ids.ID][]*Unit) {
 }
 
 func (h *held) end(m *maker, heir *Unit, why string) {
-	h.unit.Ends = why + "; it serves until unit " + ids.Format(ids.Unit, heir.ID) + " has taken over"
+	h.unit.Ends = why + "; it serves until " + ids.Format(ids.Unit, heir.ID) + " has taken over"
 	h.unit.Heir = heir.ID
 	m.texts[h.unit.ID] = h.unit.Ends
 }

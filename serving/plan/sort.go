@@ -24,10 +24,10 @@ func (r *roster) settle() []sorted {
 	}
 	for _, h := range r.units {
 		switch {
-		case h.gone != "" || h.want != nil:
+		case h.gone != "":
 		case !r.wanted(h.unit.Model):
 			r.drop(h, "nothing asks for "+h.unit.Name+" any more")
-		case len(h.broken) > 0:
+		case h.want == nil && len(h.broken) > 0:
 			r.drop(h, h.why()+", and its release is not wanted any more")
 		}
 	}

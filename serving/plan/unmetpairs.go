@@ -34,7 +34,6 @@ func (m *maker) refusePairs(w *want, t *tally) {
 					continue
 				}
 				if m.b.cells[c].net != m.b.cells[a].net {
-					t.add(reason{"the pools of a unit are in one network", "in others"}, m.b.cells[a].label+" and "+m.b.cells[c].label)
 					continue
 				}
 				beside = true
@@ -42,7 +41,7 @@ func (m *maker) refusePairs(w *want, t *tally) {
 			}
 		}
 		if !beside {
-			t.add(reason{"the other pools need room in the same network", "without enough beside it"}, "domain "+m.b.cells[a].label)
+			t.add("domain", m.b.cells[a].label, reason{"the pools of a unit are in one network", "without room for the others in its network"})
 		}
 	}
 }
@@ -60,18 +59,23 @@ func (m *maker) refuseLink(w *want, i int, a, b *seat, t *tally) {
 				continue
 			}
 			h, k := &m.b.hosts[x], &m.b.hosts[y]
-			pair := "the one from " + h.Name + " to " + k.Name
+			pair := min(h.Name, k.Name) + "-" + max(h.Name, k.Name)
 			g, there := h.Links[k.ID]
 			back, too := k.Links[h.ID]
 			switch {
 			case there && too:
-				t.add(reason{want, fmt.Sprintf("measured at %g", min(g, back))}, pair)
+				t.addOnce("link", pair, reason{want, fmt.Sprintf("measured at %g", min(g, back))})
 			case there || too:
-				t.add(reason{want, fmt.Sprintf("measured at %g", max(g, back))}, pair)
+				t.addOnce("link", pair, reason{want, fmt.Sprintf("measured at %g", max(g, back))})
 			default:
-				t.add(reason{want, "not measured, and nothing is assumed"}, pair)
+				t.addOnce("link", pair, reason{want, "not measured, and nothing is assumed"})
 			}
 			return
 		}
 	}
+}
+
+// addOnce is add for what is met from both sides.
+func (t *tally) addOnce(noun, name string, r reason) {
+	t.seen[refused{noun, r}] = appendNew(t.seen[refused{noun, r}], name)
 }

@@ -32,7 +32,7 @@ func (m *maker) whyHere(w *want, seats []seat) string {
 			return text.String()
 		}
 	}
-	return text.String() + " No other place was open to it."
+	return text.String() + " Every other place is like it, or closed to it."
 }
 
 // worse says in what a place is worse than another: the first term that differs.
