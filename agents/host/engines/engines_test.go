@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -195,7 +194,7 @@ func TestAnEngineThatIgnoresSIGTERMIsKilled(t *testing.T) {
 	b, unit := newBench(t, t.TempDir()), ids.New()
 	b.Apply([]wire.Desired{testengine.Desired(unit, testengine.IgnoreTerm)})
 	o := b.ready(t, unit)
-	p := &process{cmd: &exec.Cmd{Process: &os.Process{Pid: o.PID}}, exited: make(chan struct{})}
+	p := &process{pid: o.PID, exited: make(chan struct{})}
 	p.signal(syscall.SIGTERM)
 	if !alive(o.PID) {
 		t.Fatal("the test engine does not ignore SIGTERM")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"millrace/agents/wire"
@@ -18,26 +19,6 @@ const pollTimeout = 5 * time.Second
 // poller is a driver whose engine's cache events are polled. There may be one reader, and this is it.
 type poller interface {
 	PollEvents(ctx context.Context, c *http.Client, base string) (kvevent.Polled, error)
-}
-
-// takePorts reserves the loopback ports of an engine: one for HTTP, and for cache events two runs with one for each rank.
-func (l *life) takePorts() (err error) {
-	if l.ports, err = l.sup.ports.take(1); err != nil {
-		return err
-	}
-	l.spec.Port, l.spec.KVPort, l.spec.ReplayPort = l.ports[0], 0, 0
-	if !l.driver.Caps().KVEvents || l.spec.Role == engine.Encoder {
-		return nil
-	}
-	_, ranks := l.spec.Ranks()
-	ranks = max(ranks, l.spec.Elastic) // it may grow
-	both, err := l.sup.ports.run(2 * ranks)
-	if err != nil {
-		return err
-	}
-	l.ports = append(l.ports, both...)
-	l.spec.KVPort, l.spec.ReplayPort = both[0], both[ranks]
-	return nil
 }
 
 // subscribers listen for the cache events of each rank on this host; none when the engine publishes none.
@@ -57,13 +38,18 @@ func (l *life) subscribers() (all []*kvevent.Subscriber, err error) {
 	return all, nil
 }
 
-// follow puts on the board what the engine tells of its cache.
-func (l *life) follow(ctx context.Context, eng ids.ID, subs []*kvevent.Subscriber) {
-	tell := func(up kvevent.Update) { l.sup.cfg.Board.Blocks(l.id, eng, up) }
+// follow puts on the board what the engine tells of its cache. Of an adopted engine the board says nothing before the first
+// event: whoever remembers its blocks is still right.
+func (l *life) follow(ctx context.Context, eng ids.ID, subs []*kvevent.Subscriber, adopted bool) {
+	begin := sync.OnceFunc(func() { l.sup.cfg.Board.Cache(l.id, eng) })
+	tell := func(up kvevent.Update) {
+		begin()
+		l.sup.cfg.Board.Blocks(l.id, eng, up)
+	}
 	polled, polls := l.driver.(poller)
 	polls = polls && l.driver.Caps().Polled && l.spec.Role != engine.Encoder && !l.spec.Silent()
-	if len(subs) > 0 || polls {
-		l.sup.cfg.Board.Cache(l.id, eng)
+	if (len(subs) > 0 || polls) && !adopted {
+		begin()
 	}
 	for _, sub := range subs {
 		l.helpers.Go(func() { _ = sub.Run(ctx, tell) }) // its error is ctx's

@@ -1,19 +1,18 @@
 package engines
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
+	"maps"
 	"sync"
 	"time"
 
 	"millrace/agents/wire"
 	"millrace/internal/ids"
 	"millrace/serving/engine"
+	"millrace/serving/engine/kvevent"
 )
 
 // Times of one engine's life.
@@ -35,6 +34,7 @@ type life struct {
 	ports   []int
 	address string // of its HTTP
 	ended   context.CancelFunc
+	kept    bool // it goes on without this agent
 	helpers sync.WaitGroup
 
 	// Guarded by the unit's mutex: whatever still runs of a life that is over must not speak for the next one.
@@ -82,42 +82,93 @@ func (u *unit) live(d wire.Desired) error {
 	}
 }
 
-// begin starts the process and what follows its events.
+// begin starts the process, or goes on with the one that an earlier agent left, and what follows its events.
 func (u *unit) begin(d wire.Desired) (*life, context.Context, error) {
 	l := &life{unit: u}
-	err := l.prepare(d)
-	if err != nil {
-		u.sup.ports.give(l.ports)
-		return nil, nil, err
+	r, left := u.sup.claim(u.id)
+	if left && !r.fits(d) {
+		u.sup.discard(&r)
+		left = false
 	}
 	ctx, ended := context.WithCancel(context.Background())
 	l.ended = ended
-	eng := ids.New()
-	subs, err := l.subscribers()
-	if err == nil {
-		var c engine.Command
-		if c, err = l.driver.Command(l.spec); err == nil {
-			l.address = net.JoinHostPort(cmp.Or(c.Host, "127.0.0.1"), strconv.Itoa(l.spec.Port))
-			l.proc, err = u.sup.spawn(u.dir, u.id, eng, c)
-		}
-	}
+	subs, err := l.open(d, &r, left)
 	if err != nil {
 		ended()
 		for _, sub := range subs {
 			_ = sub.Run(ctx, nil) // closes its listener: ctx has ended
 		}
 		u.sup.ports.give(l.ports)
+		u.mu.Lock()
+		u.adopting = false
+		u.mu.Unlock()
 		return nil, nil, err
 	}
 	u.mu.Lock()
-	u.engine, u.pid, u.started = eng, l.proc.cmd.Process.Pid, u.sup.cfg.Clock.Now()
+	u.engine, u.pid, u.started, u.restarts = r.Engine, l.proc.pid, time.UnixMilli(r.StartedMS), max(u.restarts, r.Restarts)
 	u.address, u.mark, u.last = l.address, l.driver.UsageMark(), engine.Load{}
 	message := u.message // of the failure before: shown until the engine is ready
 	u.mu.Unlock()
 	u.set(wire.StateStarting, message)
-	l.follow(ctx, eng, subs)
+	l.follow(ctx, r.Engine, subs, left)
 	l.helpers.Go(func() { l.keepLogSmall(ctx) })
 	return l, ctx, nil
+}
+
+// open prepares and starts the process, or adopts it. The subscribers are there before it is.
+func (l *life) open(d wire.Desired, r *record, left bool) (subs []*kvevent.Subscriber, err error) {
+	if left {
+		err = l.restore(d, r)
+	} else {
+		err = l.prepare(d)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if subs, err = l.subscribers(); err != nil {
+		return subs, err
+	}
+	spec := l.spec
+	if err := l.devices(&spec); err != nil {
+		return subs, err
+	}
+	c, err := l.driver.Command(spec)
+	if err != nil {
+		return subs, err
+	}
+	l.address = hostPort(c.Host, l.spec.Port)
+	if left {
+		if r.Argv != digest(&c) {
+			l.sup.cfg.Log.Info("an adopted engine would be started differently now: restart it when there is time", "unit", d.Name)
+		}
+		l.proc, err = l.sup.adopt(r)
+		return subs, err
+	}
+	*r = record{Engine: ids.New(), Program: c.Path, Unit: l.id, Desired: d, Spec: l.spec, Ports: l.ports, Host: c.Host, Argv: digest(&c),
+		StartedMS: l.sup.cfg.Clock.Now().UnixMilli()}
+	l.mu.Lock()
+	r.Restarts = l.restarts
+	l.mu.Unlock()
+	if spec.Container != "" {
+		if l.sup.cfg.Runtime == nil {
+			return subs, errors.New("the unit wants a container, and this agent was started without --container-command")
+		}
+		r.Container = containerName(r.Engine)
+		c.Env = append(c.Env, envEngine+r.Engine.String(), envUnit+r.Unit.String())
+		c = l.sup.cfg.Runtime.wrap(r.Container, l.dir, &spec, c)
+	}
+	l.proc, err = l.sup.spawn(l.dir, r, c)
+	return subs, err
+}
+
+// restore takes what an earlier agent chose.
+func (l *life) restore(d wire.Desired, r *record) (err error) {
+	if l.driver, err = engine.Lookup(engine.Family(d.Engine)); err != nil {
+		return err
+	}
+	l.spec, l.ports = r.Spec, r.Ports
+	l.sup.ports.keep(l.ports)
+	return nil
 }
 
 // prepare reads the spec and fills in what is this host's to choose.
@@ -125,7 +176,8 @@ func (l *life) prepare(d wire.Desired) (err error) {
 	if err := l.folder(); err != nil {
 		return err
 	}
-	if l.driver, err = engine.Lookup(engine.Family(d.Engine)); err != nil {
+	family := engine.Family(d.Engine)
+	if l.driver, err = engine.Lookup(family); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(d.Spec, &l.spec); err != nil {
@@ -136,7 +188,32 @@ func (l *life) prepare(d wire.Desired) (err error) {
 		l.spec.DataDir = l.dir
 	}
 	l.spec.Agent = l.sup.self
-	return l.takePorts()
+	l.ports, err = l.sup.ports.assign(family, &l.spec, l.driver.Caps().KVEvents)
+	return err
+}
+
+// devices turns the plan's GPU numbers into the tools' of this moment, and makes the engine count as the tools do.
+func (l *life) devices(s *engine.Spec) error {
+	if len(s.Devices) == 0 {
+		return nil
+	}
+	if l.sup.cfg.Device != nil {
+		now := make([]int, len(s.Devices))
+		for i, index := range s.Devices {
+			number, err := l.sup.cfg.Device(index)
+			if err != nil {
+				return err
+			}
+			now[i] = number
+		}
+		s.Devices = now
+	}
+	if !s.Ascend { // CUDA would put the fastest first
+		env := map[string]string{"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+		maps.Copy(env, s.Env)
+		s.Env = env
+	}
+	return nil
 }
 
 // await waits for readiness; on is false when the engine is gone or not wanted before that.
@@ -200,6 +277,7 @@ func (l *life) admit() {
 	}
 	l.setIf(state, "", func() bool {
 		l.heard = l.sup.cfg.Clock.Now()
+		l.adopting = false
 		return !l.over && !l.closing && !l.doubted
 	})
 }
@@ -215,7 +293,7 @@ func (l *life) died() error {
 	return errors.New("the engine " + l.proc.how())
 }
 
-// stop drains and ends the process.
+// stop drains and ends the process, or leaves it to the next agent.
 func (l *life) stop() {
 	l.setIf(wire.StateDraining, "", func() bool { l.closing = true; return true })
 	t := time.NewTimer(l.sup.cfg.Drain)
@@ -226,18 +304,25 @@ func (l *life) stop() {
 	case <-t.C:
 	case <-l.rush.Done():
 	}
-	l.proc.terminate(stopLimit)
+	if l.kept = l.sup.leavesBehind(l.unit); !l.kept {
+		l.proc.terminate(stopLimit)
+	}
 }
 
 // end releases everything that went with the process. Its death is told before anything else.
 func (l *life) end() {
+	if l.kept {
+		l.ended()
+		l.helpers.Wait()
+		return
+	}
 	l.setIf(wire.StateStarting, "", func() bool {
-		l.over, l.engine, l.pid = true, ids.Nil, 0
+		l.over, l.adopting, l.engine, l.pid = true, false, ids.Nil, 0
 		return l.state == wire.StateReady || l.state == wire.StateDraining
 	})
 	l.proc.kill() // when it hangs
 	l.ended()
 	l.helpers.Wait()
-	removePID(l.dir)
+	removeRecord(l.dir)
 	l.sup.ports.give(l.ports)
 }

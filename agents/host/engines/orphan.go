@@ -2,9 +2,7 @@ package engines
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,12 +10,10 @@ import (
 	"syscall"
 	"time"
 
-	"millrace/internal/clock"
 	"millrace/internal/ids"
 )
 
 const (
-	pidName      = "process.json"
 	orphanWait   = 10 * time.Second // for killed orphans to be gone
 	orphanPoll   = 10 * time.Millisecond
 	bootIDPath   = "/proc/sys/kernel/random/boot_id"
@@ -25,75 +21,66 @@ const (
 	statAfterCmd = 2  // bytes between the command's bracket and the next field
 )
 
-// pidFile tells a later agent which process an engine was. A number alone proves nothing: it may be reused, so the start
-// time within one boot and the mark in the environment are compared.
-type pidFile struct {
-	Engine  ids.ID `json:"engine"`
-	Program string `json:"program"`
-	PID     int    `json:"pid,omitempty"`
-	Start   string `json:"start,omitempty"` // clock ticks after boot
-	Boot    string `json:"boot,omitempty"`
-}
-
-func observe(pid int, eng ids.ID, program string) pidFile {
-	return pidFile{Engine: eng, Program: program, PID: pid, Start: startTime(pid), Boot: bootID()}
-}
-
-func writePID(dir string, p pidFile) error {
-	text, err := json.Marshal(p)
+// reclaim deals with the engines that an earlier agent left running. An agent that keeps engines adopts those that live: it
+// gets their records. All others are killed, whole groups, before anything is started: nobody relays through them.
+func (s *Supervisor) reclaim() (map[ids.ID]record, error) {
+	all, err := records(s.cfg.Dir, s.cfg.Log)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	tmp := filepath.Join(dir, pidName+".new")
-	if err := os.WriteFile(tmp, text, secretMode); err != nil {
-		return err
+	kept := map[ids.ID]record{}
+	var gone []record
+	for dir, r := range all {
+		if s.cfg.Keep && r.alive() && filepath.Base(dir) == r.Unit.String() {
+			kept[r.Unit] = r
+			continue
+		}
+		gone = append(gone, r)
 	}
-	return os.Rename(tmp, filepath.Join(dir, pidName))
-}
-
-func removePID(dir string) { _ = os.Remove(filepath.Join(dir, pidName)) }
-
-// reclaim deals with the engines that an earlier, killed agent left running: they are killed, whole groups, before
-// anything is started. Nobody relays through them any more, so nothing that they still do can be handed over.
-// Adopting them instead is a decision to be made here: pidFile holds what it needs.
-func reclaim(root string, c clock.Clock, log *slog.Logger) error {
-	files, err := filepath.Glob(filepath.Join(root, "*", pidName))
-	if err != nil || len(files) == 0 {
-		return err
+	if err := s.destroy(gone); err != nil {
+		return nil, err
 	}
-	left := map[string]pidFile{} // by mark
-	for _, path := range files {
-		var p pidFile
-		if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, &p) == nil {
-			left[envEngine+p.Engine.String()] = p
+	for dir, r := range all {
+		if _, ok := kept[r.Unit]; !ok {
+			removeRecord(dir)
 		}
 	}
-	for deadline := c.Now().Add(orphanWait); ; time.Sleep(orphanPoll) {
+	return kept, nil
+}
+
+// destroy kills every process of engines that nobody is to go on with.
+func (s *Supervisor) destroy(all []record) error {
+	left := map[string]record{} // by mark
+	for _, r := range all {
+		left[envEngine+r.Engine.String()] = r
+		if r.Container != "" && s.cfg.Runtime != nil {
+			_ = s.cfg.Runtime.end(r.Container, 0)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	for deadline := s.cfg.Clock.Now().Add(orphanWait); ; time.Sleep(orphanPoll) {
 		orphans := find(left)
 		if len(orphans) == 0 {
-			break
+			return nil
 		}
-		for pid, p := range orphans {
-			log.Warn("killing an engine that an earlier agent left running", "pid", pid, "program", p.Program)
+		for pid, r := range orphans {
+			s.cfg.Log.Warn("killing an engine that an earlier agent left running", "pid", pid, "program", r.Program)
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		if c.Now().After(deadline) {
+		if s.cfg.Clock.Now().After(deadline) {
 			return fmt.Errorf("engines of an earlier agent cannot be killed: %d processes are left", len(orphans))
 		}
 	}
-	for _, path := range files {
-		removePID(filepath.Dir(path))
-	}
-	return nil
 }
 
-// find gives the living processes that carry an engine's mark, or are the very process that a pid file names.
-func find(left map[string]pidFile) map[int]pidFile {
-	out := map[int]pidFile{}
-	boot := bootID()
-	for _, p := range left {
-		if p.PID > 0 && p.Boot == boot && p.Start != "" && startTime(p.PID) == p.Start {
-			out[p.PID] = p
+// find gives the living processes that carry an engine's mark, or are the very process that a record names.
+func find(left map[string]record) map[int]record {
+	out := map[int]record{}
+	for _, r := range left {
+		if r.alive() {
+			out[r.PID] = r
 		}
 	}
 	entries, err := os.ReadDir("/proc")
@@ -110,8 +97,8 @@ func find(left map[string]pidFile) map[int]pidFile {
 			continue // gone, or another user's
 		}
 		for kv := range bytes.SplitSeq(environ, []byte{0}) {
-			if p, ok := left[string(kv)]; ok && startTime(pid) != "" {
-				out[pid] = p
+			if r, ok := left[string(kv)]; ok && startTime(pid) != "" {
+				out[pid] = r
 			}
 		}
 	}

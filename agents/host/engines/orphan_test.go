@@ -22,14 +22,22 @@ import (
 func agent(dir string) {
 	board := newBoard()
 	s, err := New(Config{Dir: dir, Drain: time.Second, Clock: clock.System, Board: board, DieWithAgent: os.Getenv("ENGINES_TEST_DIE") != "",
-		Log:    slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Keep: os.Getenv("ENGINES_TEST_KEEP") != "", Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Client: func(ids.ID, engine.Driver) *http.Client { return http.DefaultClient }})
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
+	flags := []string{testengine.WithChild}
 	unit := ids.New()
-	s.Apply([]wire.Desired{testengine.Desired(unit, testengine.WithChild, testengine.IgnoreTerm)})
+	if name := os.Getenv("ENGINES_TEST_KEEP"); name != "" {
+		if unit, err = ids.Parse(ids.Unit, name); err != nil {
+			panic(err)
+		}
+	} else {
+		flags = append(flags, testengine.IgnoreTerm)
+	}
+	s.Apply([]wire.Desired{testengine.Desired(unit, flags...)})
 	for board.load(unit).State != wire.StateReady {
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -73,7 +81,7 @@ func TestOrphansAreKilledAtTheNextStart(t *testing.T) {
 	if !alive(pid) {
 		t.Fatal("the engine did not outlive its agent: nothing to test")
 	}
-	// A number in a pid file that has become another process's is left alone.
+	// A number in a record that has become another process's is left alone.
 	other := exec.Command("sleep", "300")
 	if err := other.Start(); err != nil {
 		t.Fatal(err)
@@ -83,9 +91,10 @@ func TestOrphansAreKilledAtTheNextStart(t *testing.T) {
 	if err := os.Mkdir(stranger, folderMode); err != nil {
 		t.Fatal(err)
 	}
-	p := observe(other.Process.Pid, ids.New(), "sleep")
-	p.Start += "1"
-	if err := writePID(stranger, p); err != nil {
+	r := record{Engine: ids.New(), Program: "sleep"}
+	r.found(other.Process.Pid)
+	r.Start += "1"
+	if err := r.write(stranger); err != nil {
 		t.Fatal(err)
 	}
 	newBench(t, dir)
@@ -95,8 +104,8 @@ func TestOrphansAreKilledAtTheNextStart(t *testing.T) {
 	if !alive(other.Process.Pid) {
 		t.Error("a stranger was killed")
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "*", pidName)); len(left) != 0 {
-		t.Errorf("pid files are left: %v", left)
+	if left, _ := filepath.Glob(filepath.Join(dir, "*", recordName)); len(left) != 0 {
+		t.Errorf("records are left: %v", left)
 	}
 }
 
@@ -125,22 +134,5 @@ func TestLogsAreBounded(t *testing.T) {
 	}
 	if logEnd(dir) != "after" {
 		t.Errorf("%q", logEnd(dir))
-	}
-}
-
-func TestPortsAreNotGivenTwice(t *testing.T) {
-	p := ports{taken: map[int]bool{}}
-	seen := map[int]bool{}
-	for range 50 {
-		got, err := p.take(3)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, port := range got {
-			if seen[port] {
-				t.Fatalf("port %d was given twice", port)
-			}
-			seen[port] = true
-		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"millrace/internal/ids"
 	"millrace/serving/engine"
 )
 
@@ -29,20 +28,22 @@ const (
 	secretMode = 0o600
 )
 
-// process is one engine process group.
+// process is one engine process group, in a session of its own: what happens to the agent's terminal or group is none of
+// its business.
 type process struct {
-	engine ids.ID
-	cmd    *exec.Cmd
+	pid    int
+	cmd    *exec.Cmd     // nil: adopted from an earlier agent
 	exited chan struct{} // closed once the leader has been reaped; err is set then
 	err    error
+	// ends stops what signals to the group do not reach: a container. nil = there is none.
+	ends func(within time.Duration)
 
 	mu     sync.Mutex
 	reaped bool // its number may be another's from now on
 }
 
-// spawn starts an engine as the leader of a process group of its own. Its output goes to the log file directly, so that
-// it may outlive the agent. dieWithUs makes the kernel kill it when the agent dies.
-func (s *Supervisor) spawn(dir string, unit, eng ids.ID, c engine.Command) (*process, error) {
+// spawn starts an engine as r says. Its output goes to the log file directly, so that it may outlive the agent.
+func (s *Supervisor) spawn(dir string, r *record, c engine.Command) (*process, error) {
 	for _, f := range c.Files {
 		if err := os.MkdirAll(filepath.Dir(f.Path), folderMode); err != nil {
 			return nil, err
@@ -58,25 +59,38 @@ func (s *Supervisor) spawn(dir string, unit, eng ids.ID, c engine.Command) (*pro
 	defer out.Close() // the child has its own descriptor
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
-	cmd.Env = append(append(inherited(), c.Env...), envEngine+eng.String(), envUnit+unit.String())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Env = append(append(inherited(), c.Env...), envEngine+r.Engine.String(), envUnit+r.Unit.String())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if s.cfg.DieWithAgent {
 		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	}
 	// Written before the fork: an agent killed between fork and the second writing still finds the engine by its mark.
-	if err := writePID(dir, pidFile{Engine: eng, Program: c.Path}); err != nil {
+	if err := r.write(dir); err != nil {
 		return nil, err
 	}
 	if err := s.forker.start(cmd); err != nil {
 		return nil, fmt.Errorf("the engine's program cannot be started: %w", err)
 	}
-	p := &process{engine: eng, cmd: cmd, exited: make(chan struct{})}
+	p := &process{pid: cmd.Process.Pid, cmd: cmd, exited: make(chan struct{}), ends: s.ends(r)}
 	go p.reap() // ends with the process, which terminate and kill wait for
-	if err := writePID(dir, observe(cmd.Process.Pid, eng, c.Path)); err != nil {
+	r.found(p.pid)
+	if err := r.write(dir); err != nil {
 		p.kill()
 		return nil, err
 	}
 	return p, nil
+}
+
+// ends is how a container is stopped.
+func (s *Supervisor) ends(r *record) func(within time.Duration) {
+	if r.Container == "" || s.cfg.Runtime == nil {
+		return nil
+	}
+	return func(within time.Duration) {
+		if err := s.cfg.Runtime.end(r.Container, within); err != nil {
+			s.cfg.Log.Warn("a container's stop command failed", "container", r.Container, "error", err)
+		}
+	}
 }
 
 // inherited is the agent's environment without its own settings, which may hold a join token.
@@ -87,10 +101,10 @@ func inherited() []string {
 // reap waits for the leader's end, kills what it left behind while its number is still its own, and takes its status.
 func (p *process) reap() {
 	var info unix.Siginfo
-	for unix.Waitid(unix.P_PID, p.cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	for unix.Waitid(unix.P_PID, p.pid, &info, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 	p.mu.Lock()
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 	p.err = p.cmd.Wait()
 	p.reaped = true
 	p.mu.Unlock()
@@ -101,13 +115,17 @@ func (p *process) signal(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.reaped {
-		_ = syscall.Kill(-p.cmd.Process.Pid, sig)
+		_ = syscall.Kill(-p.pid, sig)
 	}
 }
 
 // terminate asks the group to end, and kills it after the deadline. It returns once the leader is gone.
 func (p *process) terminate(deadline time.Duration) {
-	p.signal(syscall.SIGTERM)
+	if p.ends != nil {
+		p.ends(deadline)
+	} else {
+		p.signal(syscall.SIGTERM)
+	}
 	t := time.NewTimer(deadline)
 	defer t.Stop()
 	select {
@@ -119,6 +137,14 @@ func (p *process) terminate(deadline time.Duration) {
 
 // kill ends the whole group at once.
 func (p *process) kill() {
+	select {
+	case <-p.exited:
+		return
+	default:
+	}
+	if p.ends != nil {
+		p.ends(0)
+	}
 	p.signal(syscall.SIGKILL)
 	<-p.exited
 }
@@ -127,6 +153,8 @@ func (p *process) kill() {
 func (p *process) how() string {
 	var exit *exec.ExitError
 	switch {
+	case p.cmd == nil:
+		return "ended"
 	case p.err == nil:
 		return "exited with status 0"
 	case errors.As(p.err, &exit):

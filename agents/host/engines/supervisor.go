@@ -8,7 +8,8 @@
 //
 // Invariants: at most one engine per unit; a unit is ready only while its engine lives and has generated a token; an
 // engine's death is told at once; an engine is stopped only after its attempts have ended or the deadline has passed;
-// what an earlier agent left running is dealt with before anything starts.
+// what an earlier agent left running is adopted, with proof that it is the same process, or ended before anything starts;
+// no two engines of a host share a port.
 package engines
 
 import (
@@ -17,6 +18,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -41,12 +43,17 @@ type Board interface {
 type Config struct {
 	Dir          string        // one folder per unit below it
 	DieWithAgent bool          // the kernel kills engines when the agent dies
+	Keep         bool          // engines outlive the agent, and the next one adopts them
 	Drain        time.Duration // how long running attempts may go on before an engine is stopped
 	Clock        clock.Clock
 	Log          *slog.Logger
 	Board        Board
 	// Client gives the HTTP client for the agent's own questions to a unit's engine (relay.Probe).
 	Client func(unit ids.ID, driver engine.Driver) *http.Client
+	// Runtime runs engines in containers; nil = there are none.
+	Runtime *Runtime
+	// Device gives the number by which the tools know a GPU now, by its index in plans; nil = they are the same.
+	Device func(index int) (int, error)
 }
 
 // Supervisor is safe for concurrent use.
@@ -58,22 +65,37 @@ type Supervisor struct {
 
 	mu      sync.RWMutex
 	units   map[ids.ID]*unit
+	left    map[ids.ID]record // engines of an earlier agent, not yet taken over
 	closed  bool
 	running sync.WaitGroup
 	changed chan struct{} // capacity 1: something that Observed shows has changed
 }
 
-// New takes the folder over and kills what an earlier agent left running in it.
+// New takes the folder over, and kills what an earlier agent left running in it and nobody can go on with.
 func New(cfg Config) (*Supervisor, error) {
 	if err := os.MkdirAll(cfg.Dir, folderMode); err != nil {
 		return nil, fmt.Errorf("engines: %w", err)
 	}
-	if err := reclaim(cfg.Dir, cfg.Clock, cfg.Log); err != nil {
+	self, _ := os.Executable() // an engine that needs it says so
+	s := &Supervisor{cfg: cfg, self: self, ports: ports{taken: map[int]bool{}}, units: map[ids.ID]*unit{}, changed: make(chan struct{}, 1)}
+	var err error
+	if s.left, err = s.reclaim(); err != nil {
 		return nil, fmt.Errorf("engines: %w", err)
 	}
-	self, _ := os.Executable() // an engine that needs it says so
-	return &Supervisor{cfg: cfg, self: self, forker: newForker(), ports: ports{taken: map[int]bool{}},
-		units: map[ids.ID]*unit{}, changed: make(chan struct{}, 1)}, nil
+	for _, r := range s.left {
+		s.ports.keep(r.Ports) // nobody else gets them, whoever is first
+	}
+	s.forker = newForker()
+	return s, nil
+}
+
+func (s *Supervisor) dirOf(unit ids.ID) string { return filepath.Join(s.cfg.Dir, unit.String()) }
+
+// leavesBehind reports whether a unit's engine is to outlive this agent, which ends.
+func (s *Supervisor) leavesBehind(u *unit) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.cfg.Keep && s.closed && !u.unwanted && u.wanted().Wanted != stopped
 }
 
 // Apply makes desired the whole of what should run here. It returns at once.
@@ -83,9 +105,9 @@ func (s *Supervisor) Apply(desired []wire.Desired) {
 	if s.closed {
 		return
 	}
-	wanted := map[ids.ID]bool{}
+	wanted, runs := map[ids.ID]bool{}, map[ids.ID]bool{}
 	for _, d := range desired {
-		wanted[d.Unit] = true
+		wanted[d.Unit], runs[d.Unit] = true, d.Wanted != stopped
 		switch u := s.units[d.Unit]; {
 		case u == nil:
 			s.launch(d)
@@ -97,15 +119,18 @@ func (s *Supervisor) Apply(desired []wire.Desired) {
 	}
 	for id, u := range s.units {
 		if !wanted[id] {
-			u.again = nil
+			u.again, u.unwanted = nil, true
 			u.leave()
 		}
 	}
+	s.retire(runs)
 }
 
 // launch begins a unit. The caller holds the mutex.
 func (s *Supervisor) launch(d wire.Desired) {
 	u := newUnit(s, d)
+	r, left := s.left[d.Unit]
+	u.adopting = left && r.fits(d)
 	s.units[d.Unit] = u
 	s.running.Go(func() {
 		u.run()
@@ -114,6 +139,9 @@ func (s *Supervisor) launch(d wire.Desired) {
 		if u.again != nil && !s.closed {
 			s.launch(*u.again)
 			return
+		}
+		if s.closed && s.cfg.Keep && !u.unwanted {
+			return // its last state stands: the engine runs
 		}
 		delete(s.units, u.id)
 		s.cfg.Board.Remove(u.id)
@@ -154,8 +182,8 @@ func (s *Supervisor) signal() {
 	}
 }
 
-// Stop refuses new attempts everywhere at once, lets running ones end within the drain time or ctx, and stops every
-// engine. The supervisor is of no use afterwards.
+// Stop refuses new attempts everywhere at once, lets running ones end within the drain time or ctx, and stops every engine
+// that is not to be kept. The supervisor is of no use afterwards.
 func (s *Supervisor) Stop(ctx context.Context) {
 	s.mu.Lock()
 	s.closed = true

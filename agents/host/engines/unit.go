@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +40,7 @@ type unit struct {
 	suspect      chan struct{} // capacity 1: the relay met a failure
 	quick        int           // quick failures in a row; the runner's own
 	again        *wire.Desired // wanted again while it goes; guarded by the supervisor
+	unwanted     bool          // it goes because nobody wants it, not because the agent ends; guarded by the supervisor
 
 	mu       sync.Mutex
 	desired  wire.Desired
@@ -52,6 +52,7 @@ type unit struct {
 	pid      int
 	started  time.Time
 	restarts int
+	adopting bool          // an earlier agent's engine has not proved itself yet
 	attempts int           // in flight
 	idle     chan struct{} // closed when attempts reaches 0; nil when nobody waits
 	last     engine.Load
@@ -59,7 +60,7 @@ type unit struct {
 }
 
 func newUnit(s *Supervisor, d wire.Desired) *unit {
-	u := &unit{sup: s, id: d.Unit, dir: filepath.Join(s.cfg.Dir, d.Unit.String()), desired: d, state: wire.StateStopped,
+	u := &unit{sup: s, id: d.Unit, dir: s.dirOf(d.Unit), desired: d, state: wire.StateStopped,
 		wake: make(chan struct{}, 1), suspect: make(chan struct{}, 1)}
 	u.ctx, u.leave = context.WithCancel(context.Background())
 	u.rush, u.hurry = context.WithCancel(context.Background())
@@ -106,7 +107,11 @@ func compact(spec json.RawMessage) []byte {
 // run keeps the unit as desired until it is to go.
 func (u *unit) run() {
 	defer u.hurry()
-	defer u.set(wire.StateStopped, "")
+	defer func() {
+		if !u.sup.leavesBehind(u) {
+			u.set(wire.StateStopped, "")
+		}
+	}()
 	for u.ctx.Err() == nil {
 		d := u.wanted()
 		if d.Wanted == stopped {

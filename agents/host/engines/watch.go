@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"millrace/agents/host/relay"
@@ -26,6 +27,14 @@ const (
 func (l *life) client() *http.Client { return l.sup.cfg.Client(l.id, l.driver) }
 
 func (l *life) base() string { return relay.Base(l.address) }
+
+// hostPort is where an engine's HTTP listens; "" = loopback.
+func hostPort(host string, port int) string {
+	if host == "" {
+		return loopback(port)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(port))
+}
 
 func listens(ctx context.Context, address string) error {
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
