@@ -9,6 +9,7 @@ import (
 	"millrace/api/problem"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
+	"millrace/serving/protocol"
 	dialect "millrace/serving/protocol/responses"
 	"millrace/serving/responses"
 )
@@ -106,9 +107,6 @@ func (a *API) compact(w http.ResponseWriter, r *http.Request, id ids.ID) error {
 	return dialect.Translate(ticket.Serve(r.Context(), w))
 }
 
-// bytesPerToken turns text into a low estimate of tokens, where no engine counts.
-const bytesPerToken = 4
-
 // countInput answers POST /v1/responses/input_tokens: what the input of a request comes to.
 func (a *API) countInput(w http.ResponseWriter, r *http.Request, id ids.ID) error {
 	caller, body, err := a.Door.Enter(w, r)
@@ -124,7 +122,7 @@ func (a *API) countInput(w http.ResponseWriter, r *http.Request, id ids.ID) erro
 	if err != nil {
 		return err
 	}
-	count, err := a.Gate.CountTokens(r.Context(), p.Admission(a.Responses), p.Chat.TextBytes/bytesPerToken+1)
+	count, err := a.Gate.CountTokens(r.Context(), p.Admission(a.Responses), protocol.EstimateTokens(p.Chat.TextBytes))
 	if err != nil {
 		return dialect.Translate(err)
 	}
