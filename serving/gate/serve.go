@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -103,8 +102,9 @@ func (r *relay) runGuarded() (err error) {
 // run tries units until one has begun to answer, and sees that answer to its end.
 func (r *relay) run() error {
 	t := r.t
-	for ; ; r.try++ {
-		ended, err := r.attempt(t.unit(t.booking.Unit))
+	for try := 0; ; try++ {
+		unit := t.unit(t.booking.Unit)
+		ended, err := r.attempt(unit)
 		if ended {
 			return err
 		}
@@ -112,36 +112,22 @@ func (r *relay) run() error {
 		if r.adapt(err) {
 			failed.retry, failed.same = true, true
 		}
-		if (failed.retry || t.resumed != nil) && r.try < maxRetries && !failed.left {
+		if failed.retry && try < maxRetries {
 			if !failed.same {
-				t.excluded = append(t.excluded, failed.engine)
+				t.excluded = append(t.excluded, unit.ID)
 			}
-			if next, err := t.book(r.ctx); err == nil {
+			if next, err := t.pick(); err == nil {
 				t.booking = next
 				continue
 			}
 		}
-		switch {
-		case t.resumed == nil:
-			return r.refuse(failed)
-		case r.ctx.Err() != nil:
-			return r.clientLeft()
-		}
-		return r.broken(err)
+		return r.refuse(failed)
 	}
 }
 
 // attempt makes one try. ended means that the request was ended in it, err then that nothing was written; otherwise the
 // try came to nothing.
 func (r *relay) attempt(u *catalogue.Unit) (ended bool, err error) {
-	if u.Handoff != nil {
-		return r.attemptPair(u)
-	}
-	return r.single(u)
-}
-
-// single is an attempt at one engine that does all of it.
-func (r *relay) single(u *catalogue.Unit) (ended bool, err error) {
 	t := r.t
 	if len(t.attempts) > 0 || t.body.driver != u.Driver || t.body.model != u.UpstreamModel {
 		if err := t.body.prepare(t, u, ids.New()); err != nil {
@@ -152,7 +138,7 @@ func (r *relay) single(u *catalogue.Unit) (ended bool, err error) {
 	r.begin(u)
 	r.now = t.gate.Clock.Now()
 	embedding := t.req.Chat.Task == protocol.TaskEmbedding
-	x, err := u.Pool().Post(r.ctx, upstream.Request{Head: u.Head(t.req.Chat.Task.Path()), Extra: extra(u, t.body.attempt), Body: t.body.text,
+	x, err := u.Pool().Post(r.ctx, upstream.Request{Head: u.Head(t.req.Chat.Task.Path()), Extra: r.extra(u), Body: t.body.text,
 		ConnectIn: t.gate.Times.Connect, HeadBy: r.now.Add(t.gate.Times.FirstToken)})
 	if err != nil {
 		return false, err
@@ -172,13 +158,8 @@ func (r *relay) single(u *catalogue.Unit) (ended bool, err error) {
 func (r *relay) begin(u *catalogue.Unit) {
 	t := r.t
 	r.unit, r.out, r.simulated = u, r.out[:0], u.Driver.Family() == engine.Sim
-	r.pair, r.silent, r.firstBy = nil, true, time.Time{}
 	r.scratch.events.Reset()
-	if t.resumed != nil {
-		return // the answer goes on
-	}
 	t.meter.reset()
-	t.promptBy, r.said = 0, r.said[:0]
 	p := protocol.AnswerParams{ID: t.req.Dialect.Prefix + hexID(t.req.ID), Model: t.model.Name, Created: t.start.Unix(), N: t.req.Chat.N,
 		Prompt: t.prompt, Usage: t.req.Chat.IncludeUsage, CustomTools: t.req.Chat.CustomTools, OneCall: t.req.Chat.OneCall, Legacy: t.req.Chat.Legacy}
 	if t.req.Chat.TellService {
@@ -194,12 +175,12 @@ func (r *relay) begin(u *catalogue.Unit) {
 }
 
 // extra gives the headers of one attempt: an agent's journal goes by its id.
-func extra(u *catalogue.Unit, attempt ids.ID) []byte {
+func (r *relay) extra(u *catalogue.Unit) []byte {
 	if u.Attached {
 		return nil
 	}
 	b := make([]byte, 0, 96)
-	b = append(append(append(b, wire.HeaderAttempt...), ": "...), attempt.String()...)
+	b = append(append(append(b, wire.HeaderAttempt...), ": "...), r.t.body.attempt.String()...)
 	return append(append(append(append(b, "\r\n"...), wire.HeaderKind...), ": "...), wire.KindServe+"\r\n"...)
 }
 
@@ -213,18 +194,9 @@ func (r *relay) abandon(err error) failure {
 	if f.blame {
 		outcome = route.Failed
 	}
-	index := len(r.t.attempts) - 1
-	f.engine = r.t.booking.Engine
-	var leg *legError
-	if errors.As(err, &leg) {
-		f, outcome, index = r.legFailed(f, leg, outcome), r.blameLeg(leg, outcome), leg.index
-	}
 	r.t.booking.Done(outcome, -1)
-	if p := r.t.booking.Prefill; p != nil {
-		p.Done(route.Cancelled, -1)
-	}
-	if index >= 0 {
-		r.t.attempts[index].Note = f.note
+	if n := len(r.t.attempts); n > 0 {
+		r.t.attempts[n-1].Note = f.note
 	}
 	return f
 }
