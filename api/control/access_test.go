@@ -108,6 +108,10 @@ func (f *fixture) things() map[string]string {
 		must(err)
 		return ids.Format(requestPrefix, r.ID)
 	}
+	spare, _, err := f.recipes.Add(ctx, []byte("name: spare\nengine: sim\nversion: \"1\"\nmodel: {name: sim, path: \"\", context: 4096}\nhardware: []\npools: [{role: whole, gpus: 0}]\n"), f.root)
+	must(err)
+	recipe, err := f.recipes.Get(ctx, spare, f.root)
+	must(err)
 	granted, _, err := f.desk.Grant(ctx, f.root, credit.GrantInput{Org: org.ID, Kind: credit.Paid, Amount: money.NanoPerUSD, Reason: "wire", IdempotencyKey: "wire"})
 	must(err)
 	var txn ids.ID
@@ -126,6 +130,7 @@ func (f *fixture) things() map[string]string {
 	return map[string]string{
 		"{invoice}": ids.Format(ids.Invoice, bill), "{payment}": ids.Format(paymentPrefix, payment), "{note}": ids.Format(ids.Note, note), "{month}": "2026-09", "{txn}": ids.Format(ids.Txn, txn),
 		"{approval}": ask("large"),
+		"{recipe}":   ids.Format(ids.Recipe, spare), "{digest}": recipe.Recipe.Digest(),
 		"{webhook}":  ids.Format(hook.Prefix, webhook.ID),
 		"{contract}": ids.Format(ids.Pact, contract.ID),
 		"{org}":      ids.Format(ids.Org, org.ID), "{project}": ids.Format(ids.Project, project.ID), "{user}": ids.Format(ids.User, member.User),

@@ -39,6 +39,7 @@ type Deps struct {
 	Alerts    Alerts
 	Prices    Prices
 	Catalogue Catalogue
+	Recipes   Recipes
 	Fleet     Fleet
 	Books     Books
 	Exports   Exports

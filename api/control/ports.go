@@ -19,6 +19,7 @@ import (
 	"millrace/internal/money"
 	"millrace/internal/usage"
 	"millrace/serving/catalogue"
+	"millrace/serving/recipe/store"
 	"millrace/tenants"
 	"millrace/tenants/audit"
 	"millrace/tenants/keys"
@@ -138,6 +139,15 @@ type Catalogue interface {
 	List(ctx context.Context, by tenants.Actor) ([]catalogue.UnitInfo, error)
 	Attach(ctx context.Context, in catalogue.AttachInput, by tenants.Actor) (ids.ID, error)
 	Detach(ctx context.Context, unit ids.ID, by tenants.Actor) error
+}
+
+// Recipes is tested combinations and what was measured of them: *store.Recipes.
+type Recipes interface {
+	Add(ctx context.Context, text []byte, by tenants.Actor) (id ids.ID, added bool, err error)
+	List(ctx context.Context, by tenants.Actor) ([]store.Stored, error)
+	Get(ctx context.Context, id ids.ID, by tenants.Actor) (store.Stored, error)
+	Retire(ctx context.Context, id ids.ID, by tenants.Actor) error
+	Measure(ctx context.Context, name, digest string, m store.Measurement, by tenants.Actor) error
 }
 
 // Fleet is hosts, and units as they are now.

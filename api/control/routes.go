@@ -112,6 +112,11 @@ func (a *api) routes() []route {
 		act("DELETE", "/units/{unit}", "detachUnit", http.StatusNoContent, a.detachUnit),
 		get("/hosts", "listHosts", a.listHosts),
 		send("POST", "/hosts/join-tokens", "createJoinToken", http.StatusCreated, a.createJoinToken),
+		get("/recipes", "listRecipes", a.listRecipes),
+		send("POST", "/recipes", "addRecipe", http.StatusCreated, a.addRecipe),
+		get("/recipes/{recipe}", "getRecipe", a.getRecipe),
+		act("DELETE", "/recipes/{recipe}", "retireRecipe", http.StatusNoContent, a.retireRecipe),
+		send("POST", "/recipe-measurements", "measureRecipe", http.StatusNoContent, a.measureRecipe),
 
 		send("POST", "/sign-in-links", "createSignInLink", http.StatusCreated, a.createSignInLink),
 		get("/control-tokens", "listControlTokens", a.listControlTokens),

@@ -27,6 +27,7 @@ const (
 	Price   = "price"
 	Host    = "host"
 	Unit    = "unit"
+	Recipe  = "recipe"
 	Request = "req"
 	Budget  = "bud"
 	Epoch   = "ep"

@@ -32,6 +32,8 @@ import (
 	"millrace/internal/ids"
 	"millrace/serving/batch"
 	"millrace/serving/catalogue"
+	"millrace/serving/fleet"
+	"millrace/serving/recipe/store"
 	"millrace/serving/route"
 	"millrace/tenants"
 	"millrace/tenants/keys"
@@ -60,8 +62,10 @@ type Server struct {
 	Topups    *topup.Service
 	Inbox     *inbox.Inbox
 	Catalogue *catalogue.Catalogue
+	Recipes   *store.Recipes
+	Fleet     *fleet.Service
 	Router    *route.Router
-	Hub       *hub.Hub // with the role control alone it only listens to what other processes' hubs tell; nil without both roles
+	Hub       *hub.Hub // without the role hub it only listens to what other processes' hubs tell; nil for a gateway alone
 
 	stripe  *stripegw.Gateway // nil = customers cannot pay by card
 	gateway *gateway
@@ -121,13 +125,23 @@ func (s *Server) start(ctx context.Context) error {
 		return err
 	}
 	s.life.run("catalogue", s.Catalogue.Run)
+	s.Recipes = &store.Recipes{DB: c.DB, Clock: c.Clock}
+	s.Fleet = fleet.New(c.DB, c.Clock)
 	if c.Roles.Worker {
 		if err := s.startWorker(); err != nil {
 			return err
 		}
 	}
-	if c.Roles.Hub || c.Roles.Control {
+	if c.Roles.Control {
+		if err := s.Recipes.AddStarter(ctx); err != nil {
+			return err
+		}
+	}
+	if c.Roles.Hub || c.Roles.Control || c.Roles.Worker {
 		s.startHub()
+	}
+	if c.Roles.Worker {
+		s.startFleet()
 	}
 	if c.Roles.Gateway {
 		if s.gateway, err = s.openGateway(ctx); err != nil {
@@ -179,7 +193,7 @@ func (s *Server) startWorker() error {
 	return s.startReconcile()
 }
 
-// startHub also serves a process that plays no hub: pages and control API read the state of the fleet from it. No agent
+// startHub also serves a process that plays no hub: pages, control API and drains read the state of the fleet from it. No agent
 // reaches that one, and it leaves the probing of attached units to the others.
 func (s *Server) startHub() {
 	c := hub.Config{DB: s.cfg.DB, Bus: s.cfg.Facts, CA: s.cfg.CA, Clock: s.cfg.Clock}

@@ -27,7 +27,7 @@ func (s *Server) surfaces() (api, pages http.Handler, err error) {
 	s.life.onEnd("rater's lag", func(context.Context) error { lag.Close(); return nil })
 	exports := export.New(c.DB, c.Clock)
 	ports := controldomain.New(controldomain.Deps{DB: c.DB, Bus: c.Bus, Report: s.Report, Fleet: s.Hub, Lag: lag, Clock: c.Clock, Version: c.Version})
-	api = control.New(control.Deps{Tenants: s.Tenants, Keys: s.Keys, Credit: s.Credit, Hooks: s.Hooks, Alerts: s.Alerts, Prices: s.Prices, Catalogue: s.Catalogue,
+	api = control.New(control.Deps{Tenants: s.Tenants, Keys: s.Keys, Credit: s.Credit, Hooks: s.Hooks, Alerts: s.Alerts, Prices: s.Prices, Catalogue: s.Catalogue, Recipes: s.Recipes,
 		Fleet: ports.Fleet, Books: ports.Books, Exports: exports, Invoices: s.Invoices, Months: s.Months, System: ports.System, Clock: c.Clock})
 	site := webdomain.New(webdomain.Deps{DB: c.DB, Tenants: s.Tenants, Keys: s.Keys, Credit: s.Credit, Hooks: s.Hooks, Alerts: s.Alerts, Prices: s.Prices, Report: s.Report, Exports: exports, Margin: s.Margin, Months: s.Months, Invoices: s.Invoices, Collect: s.Collect, Topups: s.Topups, Inbox: s.Inbox, Lag: lag,
 		Catalogue: s.Catalogue, Fleet: s.Hub, Clock: c.Clock, HubURL: c.HubURL, Mails: c.Mail != nil})

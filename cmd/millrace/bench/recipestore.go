@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -30,14 +29,13 @@ func storeMeasurement(ctx context.Context, control, token string, r *recipe.Reci
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(map[string]any{"digest": r.Digest(), "cost": report.Cost, "report": report})
+	body, err := json.Marshal(map[string]any{"name": r.Name, "digest": r.Digest(), "cost": report.Cost, "report": report})
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	address := base + "/api/v1/recipes/" + url.PathEscape(r.Name) + "/measurements"
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/api/v1/recipe-measurements", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
