@@ -6,7 +6,7 @@
 //
 // Invariants: desired state survives restarts and a hub that is away; repeating any message to the hub is harmless; a
 // host trusts no hub whose authority its join token does not name; when told to stop it first refuses new work, then
-// lets running work end, then stops engines, then ships its journal.
+// lets running work end, then stops engines unless the next agent is to adopt them, then ships its journal.
 package host
 
 import (
@@ -30,13 +30,15 @@ import (
 
 // Config is what an agent is started with.
 type Config struct {
-	Hub          string // https://host:port of the hub's agent listener
-	Join         string // one-time token; needed while there is no identity in Data
-	Data         string // folder that this agent owns
-	DataListen   string // address of the data plane; "" = none: gateways reach this host through the link
-	DataURL      string // what gateways dial; "" = the listener's own address as the hub's network sees it
-	Inventory    string // JSON file that replaces detection; the host is then shown as simulated
-	DieWithAgent bool   // engines are killed by the kernel when this process dies, however it dies
+	Hub          string           // https://host:port of the hub's agent listener
+	Join         string           // one-time token; needed while there is no identity in Data
+	Data         string           // folder that this agent owns
+	DataListen   string           // address of the data plane; "" = none: gateways reach this host through the link
+	DataURL      string           // what gateways dial; "" = the listener's own address as the hub's network sees it
+	Inventory    string           // JSON file that replaces detection, read again and again; the host is then shown as simulated
+	DieWithAgent bool             // engines are killed by the kernel when this process dies, however it dies
+	KeepEngines  bool             // engines outlive this process, and the next one adopts them
+	Runtime      *engines.Runtime `json:"-"` // for engines in containers; nil = there are none
 	Drain        time.Duration
 	Version      string
 	Clock        clock.Clock  // nil = the system's
@@ -48,6 +50,8 @@ const (
 	DefaultDrain = 30 * time.Second
 	stopMargin   = 20 * time.Second // beyond the drain, for engines to end
 	flushLimit   = 5 * time.Second  // to ship the rest of the journal
+	lookLimit    = 30 * time.Second // for the first look: GPUs that hang are found by the next ones
+	settleLimit  = 10 * time.Second // for adopted engines to prove themselves
 )
 
 // Run is the agent's life: until ctx ends, and then until everything has been brought to an end in order. An error means
@@ -60,6 +64,9 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer folder.Close()
 	a := &agent{cfg: cfg, folder: folder, log: cfg.Log, board: facts.NewBoard()}
+	if a.eye, err = openEye(&cfg, folder); err != nil {
+		return err
+	}
 	if err := a.identify(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // told to stop before its hub was there
@@ -72,6 +79,7 @@ func Run(ctx context.Context, cfg Config) error {
 	defer a.journal.Close()
 	a.engines, err = engines.New(engines.Config{
 		Dir: folder.Path("engines"), DieWithAgent: cfg.DieWithAgent, Drain: cfg.Drain, Clock: cfg.Clock, Log: cfg.Log, Board: a.board,
+		Keep: cfg.KeepEngines, Runtime: cfg.Runtime, Device: a.eye.device,
 		Client: func(unit ids.ID, d engine.Driver) *http.Client { return relay.Probe(a.journal, unit, d.UsageMark()) },
 	})
 	if err != nil {
@@ -104,7 +112,7 @@ type agent struct {
 	journal *journal.Journal
 	engines *engines.Supervisor
 	relay   *relay.Relay
-	seen    inventory
+	eye     *eye
 	dataURL string
 
 	desired  desired
@@ -120,15 +128,20 @@ func (a *agent) run(ctx context.Context) error {
 		a.engines.Stop(context.Background())
 		return err
 	}
-	a.seen = a.inventory(ctx)
-	a.desired.load(a.folder.Path(desiredName), a.log)
-	a.engines.Apply(a.desired.units)
+	looking, enough := context.WithTimeout(ctx, lookLimit)
+	a.eye.look(looking, true)
+	enough()
+	if a.desired.load(a.folder.Path(desiredName), a.log) { // else it is not known what may be stopped
+		a.engines.Apply(a.desired.units)
+	}
+	a.settle(ctx)
 
 	linked, unlink := context.WithCancel(context.WithoutCancel(ctx)) // the link outlives the drain
 	defer unlink()
 	var work sync.WaitGroup
 	work.Go(func() { a.stayLinked(linked) })
 	work.Go(func() { a.stayFresh(linked) })
+	work.Go(func() { a.eye.run(linked) })
 	shipping, stopShipping := context.WithCancel(linked)
 	defer stopShipping()
 	var shipper sync.WaitGroup
@@ -148,7 +161,14 @@ func (a *agent) run(ctx context.Context) error {
 	return err
 }
 
-// drain lets running work end and stops the engines.
+// settle gives adopted engines a moment to prove themselves before anybody may ask for them.
+func (a *agent) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleLimit)
+	defer cancel()
+	a.engines.Settle(ctx)
+}
+
+// drain lets running work end, and stops the engines unless they are kept.
 func (a *agent) drain() {
 	a.log.Info("stopping: no new work, running work may end", "attempts", a.journal.Running(), "within", a.cfg.Drain)
 	ctx, cancel := context.WithTimeout(context.Background(), a.cfg.Drain+stopMargin)

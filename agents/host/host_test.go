@@ -293,23 +293,33 @@ func TestAFolderHasOneAgent(t *testing.T) {
 	}
 }
 
-func TestInventory(t *testing.T) {
-	gpus := parseSMI("0, NVIDIA H200, 143771\n1, NVIDIA GB10, [N/A]\nNo devices were found\n")
-	if len(gpus) != 2 || gpus[0].Model != "NVIDIA H200" || gpus[0].MemoryBytes != 143771<<20 || gpus[1].Index != 1 || gpus[1].MemoryBytes != 0 {
-		t.Errorf("%+v", gpus)
-	}
+// Who writes a simulated host's file makes a GPU fail: the hub hears of it at once.
+func TestAFaultInTheFileIsTold(t *testing.T) {
+	t.Parallel()
+	h := newFakeHub(t, clock.System)
+	h.start()
 	file := filepath.Join(t.TempDir(), "inventory.json")
-	if err := os.WriteFile(file, []byte(`{"hostname":"rack7","cpus":288,"gpus":[{"index":0,"model":"GB300","memory_bytes":1,"domain":"rack7"}]}`), secretMode); err != nil {
-		t.Fatal(err)
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file+".new", []byte(text), secretMode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
 	}
-	a := &agent{cfg: Config{Inventory: file}, log: slog.New(slog.DiscardHandler)}
-	if inv := a.inventory(t.Context()); !inv.simulated || inv.Hostname != "rack7" || inv.CPUs != 288 || len(inv.GPUs) != 1 || inv.GPUs[0].Domain != "rack7" || inv.MemoryBytes < 1 {
-		t.Errorf("%+v", inv)
+	write(`{"hostname":"rack7","gpus":[{"index":0,"uuid":"a"},{"index":1,"uuid":"b"}]}`)
+	run(t, Config{Hub: "https://" + h.addr, Join: h.token.String(), Data: t.TempDir(), Inventory: file})
+	seen := func() wire.Observed {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.seen.Observed
 	}
-	a.cfg.Inventory = ""
-	if inv := a.inventory(t.Context()); inv.simulated || inv.CPUs < 1 || inv.MemoryBytes < 1 || inv.Hostname == "" {
-		t.Errorf("%+v", inv)
-	}
+	until(t, "the inventory", func() bool { return len(seen().GPUs) == 2 && seen().Simulated && seen().Hostname == "rack7" })
+	write(`{"hostname":"rack7","gpus":[{"index":0,"uuid":"a"},{"index":1,"uuid":"b"}],"problems":[{"code":"xid","subject":"gpu:1","message":"Xid 79","fatal":true}]}`)
+	until(t, "the fault", func() bool { o := seen(); return len(o.Problems) == 1 && o.GPUs[1].Fault == "Xid 79" })
+	write(`{"hostname":"rack7","gpus":[{"index":0,"uuid":"a"},{"index":1,"uuid":"b"}]}`)
+	until(t, "the repair", func() bool { o := seen(); return len(o.Problems) == 0 && o.GPUs[1].Fault == "" })
 }
 
 func TestTheAdvertisedAddressIsOneThatOthersReach(t *testing.T) {

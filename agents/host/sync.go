@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -28,11 +29,11 @@ type desired struct {
 	units      []wire.Desired
 }
 
-// load reads the file. What cannot be read counts as nothing desired yet.
-func (d *desired) load(path string, log *slog.Logger) {
+// load reads the file and reports whether there is a word of the hub in it.
+func (d *desired) load(path string, log *slog.Logger) bool {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return
+		return false
 	}
 	var kept wire.SyncResponse
 	if err == nil {
@@ -40,9 +41,10 @@ func (d *desired) load(path string, log *slog.Logger) {
 	}
 	if err != nil {
 		log.Warn("the stored desired state is of no use", "error", err)
-		return
+		return false
 	}
 	d.generation, d.units = kept.Generation, kept.Desired
+	return true
 }
 
 func (d *desired) now() (generation int64, simulated bool) {
@@ -70,9 +72,12 @@ func (a *agent) sync(ctx context.Context, client *http.Client) error {
 		case errors.Is(err, errChanged):
 		case err != nil:
 			return err
-		case answer.Generation != generation || first:
-			if err := a.apply(answer); err != nil {
-				return err
+		default:
+			a.heed(answer)
+			if answer.Generation != generation || first {
+				if err := a.apply(answer); err != nil {
+					return err
+				}
 			}
 		}
 		select { // reports are bounded
@@ -99,25 +104,33 @@ func (a *agent) ask(ctx context.Context, client *http.Client, in wire.SyncReques
 		r.err = call(ctx, client, linkURL+wire.PathSync, in, &r.answer)
 		done <- r
 	}()
-	changed := a.engines.Changed()
+	changed, seen := a.engines.Changed(), a.eye.changed
 	if !in.Wait {
-		changed = nil // answered at once anyway
+		changed, seen = nil, nil // answered at once anyway
 	}
 	select {
 	case r := <-done:
 		return r.answer, r.err
 	case <-changed:
-		cancel()
-		if r := <-done; r.err == nil {
-			return r.answer, nil
-		}
-		return wire.SyncResponse{}, errChanged
+	case <-seen:
+	}
+	cancel()
+	if r := <-done; r.err == nil {
+		return r.answer, nil
+	}
+	return wire.SyncResponse{}, errChanged
+}
+
+// heed takes what an answer says beside what is desired.
+func (a *agent) heed(answer wire.SyncResponse) {
+	if answer.NowMS > 0 {
+		a.eye.skewed(a.cfg.Clock.Now().Sub(time.UnixMilli(answer.NowMS)))
 	}
 }
 
 // apply keeps what is desired on disk first, then makes it so.
 func (a *agent) apply(answer wire.SyncResponse) error {
-	text, err := json.Marshal(answer)
+	text, err := json.Marshal(wire.SyncResponse{Generation: answer.Generation, Desired: answer.Desired})
 	if err != nil {
 		return err
 	}
@@ -132,8 +145,8 @@ func (a *agent) apply(answer wire.SyncResponse) error {
 }
 
 func (a *agent) observe(simulated bool) wire.Observed {
-	return wire.Observed{
-		Inventory: a.seen.Inventory, AgentVersion: a.cfg.Version, DataURL: a.dataURL,
-		Simulated: a.seen.simulated || simulated, Units: a.engines.Observed(), JournalDropped: a.journal.Dropped(),
-	}
+	o := wire.Observed{AgentVersion: a.cfg.Version, DataURL: a.dataURL, Simulated: simulated, Units: a.engines.Observed(),
+		JournalDropped: a.journal.Dropped(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	a.eye.tell(&o)
+	return o
 }

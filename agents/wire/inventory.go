@@ -32,7 +32,7 @@ type GPU struct {
 	MemoryBytes int64    `json:"memory_bytes"`
 	Domain      string   `json:"domain"`           // scale-up domain; "" = the host, DomainUnknown = not to be planned on
 	NUMA        int      `json:"numa,omitempty"`   // node
-	NICs        []string `json:"nics,omitempty"`   // nearest first
+	NICs        []string `json:"nics,omitempty"`   // names of interfaces, nearest first
 	Fault       string   `json:"fault,omitempty"`  // why it cannot be used; "" = it can
 	Serial      string   `json:"serial,omitempty"` // of the board
 	PCI         string   `json:"pci,omitempty"`    // domain:bus:device.function

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"millrace/agents/host"
+	"millrace/agents/host/engines"
 )
 
 // parentCheck is how often a child looks whether its parent is still there.
@@ -20,14 +21,17 @@ const parentCheck = 100 * time.Millisecond
 
 // Command is the flags, for kong.
 type Command struct {
-	Hub         string        `help:"Address of the hub's agent listener." placeholder:"https://HOST:PORT" required:"" env:"MILLRACE_HUB"`
-	Join        string        `help:"One-time join token from the console; needed at the first start only." placeholder:"TOKEN" env:"MILLRACE_JOIN"`
-	Data        string        `help:"Folder of this agent: identity, engines, journal." placeholder:"DIR" env:"MILLRACE_AGENT_DATA"`
-	DataListen  string        `help:"Address of the data plane, for gateways; empty = none, gateways come through the hub." placeholder:"IP:PORT" default:"127.0.0.1:0" env:"MILLRACE_DATA_LISTEN"`
-	DataURL     string        `help:"Under which address gateways reach the data plane; default: as the hub's network sees it." placeholder:"https://HOST:PORT" env:"MILLRACE_DATA_URL"`
-	Inventory   string        `help:"JSON file to be shown in place of this machine's hardware; the host counts as simulated." placeholder:"FILE" type:"existingfile" env:"MILLRACE_INVENTORY"`
-	Drain       time.Duration `help:"How long running requests may go on when the agent is told to stop." default:"30s" env:"MILLRACE_DRAIN"`
-	ParentDeath int           `help:"Die, with every engine, as soon as the process of this id is not the parent any more." placeholder:"PID" default:"0"`
+	Hub           string        `help:"Address of the hub's agent listener." placeholder:"https://HOST:PORT" required:"" env:"MILLRACE_HUB"`
+	Join          string        `help:"One-time join token from the console; needed at the first start only." placeholder:"TOKEN" env:"MILLRACE_JOIN"`
+	Data          string        `help:"Folder of this agent: identity, engines, journal." placeholder:"DIR" env:"MILLRACE_AGENT_DATA"`
+	DataListen    string        `help:"Address of the data plane, for gateways; empty = none, gateways come through the hub." placeholder:"IP:PORT" default:"127.0.0.1:0" env:"MILLRACE_DATA_LISTEN"`
+	DataURL       string        `help:"Under which address gateways reach the data plane; default: as the hub's network sees it." placeholder:"https://HOST:PORT" env:"MILLRACE_DATA_URL"`
+	Inventory     string        `help:"JSON file to be shown in place of this machine's hardware; the host counts as simulated." placeholder:"FILE" type:"existingfile" env:"MILLRACE_INVENTORY"`
+	Drain         time.Duration `help:"How long running requests may go on when the agent is told to stop." default:"30s" env:"MILLRACE_DRAIN"`
+	KeepEngines   bool          `help:"Engines outlive this process, and the next one adopts them: for systemd with KillMode=process." env:"MILLRACE_KEEP_ENGINES"`
+	Container     string        `name:"container-command" help:"How to run an engine in a container, such as 'podman run --rm --name {name} --network host {env} {devices} -v {dir}:{dir} {image} {args}'. No shell reads it." env:"MILLRACE_CONTAINER_COMMAND"`
+	ContainerStop string        `help:"How to stop one; default: RUNTIME stop --time {seconds} {name}." env:"MILLRACE_CONTAINER_STOP"`
+	ParentDeath   int           `help:"Die, with every engine, as soon as the process of this id is not the parent any more." placeholder:"PID" default:"0"`
 
 	Version string `kong:"-"`
 }
@@ -44,11 +48,20 @@ func (c *Command) Run(ctx context.Context) error {
 			return err
 		}
 	}
+	if c.ParentDeath > 0 && c.KeepEngines {
+		return errors.New("--keep-engines and --parent-death contradict each other")
+	}
+	var runtime *engines.Runtime
+	if c.Container != "" {
+		if runtime, err = engines.ParseRuntime(c.Container, c.ContainerStop); err != nil {
+			return err
+		}
+	}
 	if c.ParentDeath > 0 {
 		go dieWithParent(c.ParentDeath) // ends the process
 	}
 	return host.Run(ctx, host.Config{Hub: "https://" + hub.Host, Join: c.Join, Data: data, DataListen: c.DataListen, DataURL: c.DataURL,
-		Inventory: c.Inventory, DieWithAgent: c.ParentDeath > 0, Drain: c.Drain, Version: c.Version})
+		Inventory: c.Inventory, DieWithAgent: c.ParentDeath > 0, KeepEngines: c.KeepEngines, Runtime: runtime, Drain: c.Drain, Version: c.Version})
 }
 
 // dieWithParent ends this process without a farewell when it has become an orphan: the next start of its parent must find

@@ -12,10 +12,11 @@ import (
 	"millrace/serving/engine"
 )
 
-// Engines' loopback ports lie below the range from which Linux takes ports for outgoing connections.
+// Engines' loopback ports lie below those that placement gives out in the fabric (from 23000), and both below the range
+// from which Linux takes ports for outgoing connections (from 32768).
 const (
 	firstPort = 18000
-	lastPort  = 31999
+	lastPort  = 22999
 	portTries = 500
 )
 

@@ -77,14 +77,15 @@ func TestARackTrayTellsItsFabric(t *testing.T) {
 
 // A server with NVSwitch inside is its own domain; one GPU whose fabric is not ready is in none that is known.
 func TestAServerTellsWhatIsNearAndUnwell(t *testing.T) {
-	m := &Machine{root: fstest.MapFS{"sys/bus/pci/devices/0000:2a:00.0/numa_node": {Data: []byte("1\n")}}, run: tools(map[string]string{
+	m := &Machine{root: fstest.MapFS{"sys/bus/pci/devices/0000:2a:00.0/numa_node": {Data: []byte("1\n")},
+		"sys/class/net/ib3/device/infiniband/mlx5_3/x": {}}, run: tools(map[string]string{
 		"nvidia-smi -q":           capture(t, "smi-h100.txt"),
 		"nvidia-smi --query-gpu=": "0, GPU-5a0e8c4b-1111-4000-8000-000000000000, 9.0\n1, GPU-5a0e8c4b-1111-4000-8000-000000000001, 9.0\n",
 		"nvidia-smi topo -m":      capture(t, "topo.txt"),
 	})}
 	f := look(t, m)
 	a, b := f.GPUs[0], f.GPUs[1]
-	if a.Domain != "" || a.Arch != "sm90" || a.NUMA != 0 || !slices.Equal(a.NICs, []string{"mlx5_3", "mlx5_0"}) {
+	if a.Domain != "" || a.Arch != "sm90" || a.NUMA != 0 || !slices.Equal(a.NICs, []string{"ib3", "mlx5_0"}) {
 		t.Errorf("%+v", a)
 	}
 	if b.Domain != wire.DomainUnknown || b.NUMA != 1 || !slices.Equal(b.NICs, []string{"mlx5_4"}) {

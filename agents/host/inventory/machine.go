@@ -53,7 +53,24 @@ func (m *Machine) Look(ctx context.Context, thorough bool) (Found, error) {
 		err = m.accelerators(ctx)
 	}
 	f.GPUs, f.Readings, f.Toolchain = append([]wire.GPU(nil), m.slow.GPUs...), m.slow.Readings, m.slow.Toolchain
+	for i := range f.GPUs {
+		f.GPUs[i].NICs = interfaces(f.GPUs[i].NICs, f.NICs)
+	}
 	return f, err
+}
+
+// interfaces names RDMA devices, which is what the tools know, by their network interfaces.
+func interfaces(devices []string, nics []wire.NIC) (names []string) {
+	for _, d := range devices {
+		name := d
+		for _, n := range nics {
+			if n.RDMA == d {
+				name = n.Name
+			}
+		}
+		names = append(names, name)
+	}
+	return names
 }
 
 // accelerators asks the tools. A machine without them has none; tools that fail keep what was last seen.
