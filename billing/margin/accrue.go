@@ -152,35 +152,73 @@ func readParts(ctx context.Context, r *q.Queries, start, stop time.Time) (*parts
 	return p, nil
 }
 
-// addHost splits a host's GPU time evenly over its units: how many GPUs each has is not told.
+// addHost splits a host's GPU time over its units: by the GPUs they have; units that do not tell share the others evenly. What nobody
+// has is the nil unit's.
 func (p *parts) addHost(h q.MarginHostsRow, units []q.MarginUnitsRow, ran map[ids.ID]int64) {
 	wall := h.Until.Sub(h.Since).Milliseconds()
 	if wall <= 0 {
 		return
 	}
 	var on []q.MarginUnitsRow
+	known, silent := int64(0), int64(0)
 	for _, u := range units {
-		if u.HostID != nil && *u.HostID == h.ID {
-			on = append(on, u)
+		if u.HostID == nil || *u.HostID != h.ID {
+			continue
+		}
+		on, known = append(on, u), known+u.Gpus
+		if u.Gpus == 0 {
+			silent++
 		}
 	}
-	whole, n := wall*h.Gpus, int64(max(1, len(on)))
-	for i := range n {
-		x := part{host: h.ID, gpuMS: whole/n + min(1, max(0, whole%n-i)), simulated: h.Simulated}
-		if len(on) > 0 {
-			x.unit, x.model = on[i].ID, &on[i].ModelID
-			x.busyMS = mulDiv(x.gpuMS, min(ran[x.unit], wall), wall)
-			x.simulated = x.simulated || simulated(on[i].Engine)
-		}
-		if h.GpuHourNano >= 0 {
-			cost := money.Nano(mulDiv(h.GpuHourNano, x.gpuMS, hour.Milliseconds()))
-			x.cost, x.idle = &cost, cost
-			if x.gpuMS > 0 {
-				x.idle = cost - money.Nano(mulDiv(int64(cost), x.busyMS, x.gpuMS))
-			}
-		}
-		p.list = append(p.list, x)
+	rest := max(0, h.Gpus-known)
+	if silent == 0 && rest > 0 {
+		on = append(on, q.MarginUnitsRow{Gpus: rest})
 	}
+	weights, sum := make([]int64, len(on)), int64(0)
+	for i, u := range on {
+		weights[i] = u.Gpus * max(silent, 1)
+		if u.Gpus == 0 {
+			weights[i] = rest
+		}
+		sum += weights[i]
+	}
+	for i, ms := range split(wall*h.Gpus, weights, sum) {
+		p.add(h, on[i], ms, wall, ran)
+	}
+}
+
+// split shares a whole out by weights; what rounding leaves goes to the first ones, 1 each.
+func split(whole int64, weights []int64, sum int64) []int64 {
+	out, left := make([]int64, len(weights)), whole
+	for i, w := range weights {
+		if sum > 0 {
+			out[i] = mulDiv(whole, w, sum)
+		}
+		left -= out[i]
+	}
+	for i := int64(0); left > 0 && len(out) > 0; i++ {
+		out[i%int64(len(out))]++
+		left--
+	}
+	return out
+}
+
+// add is one unit's part of a host; a unit without an id is what nobody used.
+func (p *parts) add(h q.MarginHostsRow, u q.MarginUnitsRow, gpuMS, wall int64, ran map[ids.ID]int64) {
+	x := part{host: h.ID, gpuMS: gpuMS, simulated: h.Simulated}
+	if u.ID != ids.Nil {
+		x.unit, x.model = u.ID, &u.ModelID
+		x.busyMS = mulDiv(x.gpuMS, min(ran[x.unit], wall), wall)
+		x.simulated = x.simulated || simulated(u.Engine)
+	}
+	if h.GpuHourNano >= 0 {
+		cost := money.Nano(mulDiv(h.GpuHourNano, x.gpuMS, hour.Milliseconds()))
+		x.cost, x.idle = &cost, cost
+		if x.gpuMS > 0 {
+			x.idle = cost - money.Nano(mulDiv(int64(cost), x.busyMS, x.gpuMS))
+		}
+	}
+	p.list = append(p.list, x)
 }
 
 // simulated names the engine that is no engine.
@@ -203,6 +241,9 @@ func (p *parts) write(ctx context.Context, r *q.Queries, start time.Time) error 
 		if x.cost != nil {
 			cost, idle, rest := int64(*x.cost), int64(x.idle), *x.cost-x.idle
 			row.CostNano, row.IdleNano = &cost, &idle
+			if other := busy[x.unit]; other != nil { // a unit may be on several hosts
+				rest += *other
+			}
 			busy[x.unit] = &rest
 		}
 		if err := r.MarginUnit(ctx, row); err != nil {

@@ -48,9 +48,9 @@ func (q *Queries) InsertGPUPrice(ctx context.Context, arg InsertGPUPriceParams) 
 const marginBusy = `-- name: MarginBusy :many
 WITH active AS (SELECT DISTINCT r.org_id FROM usage_rollups r WHERE r.bucket >= $1 AND r.bucket < $2),
 ran AS (
-  SELECT (e.attempts -> -1 ->> 'unit')::uuid AS unit_id,
+  SELECT coalesce(u.part_of, (e.attempts -> -1 ->> 'unit')::uuid) AS unit_id,
          range_agg(tstzrange(greatest(e.started_at, $3::timestamptz), least(greatest(e.ended_at, e.started_at), $2::timestamptz))) AS spans
-    FROM active a JOIN usage_events e ON e.org_id = a.org_id
+    FROM active a JOIN usage_events e ON e.org_id = a.org_id LEFT JOIN units u ON u.id = (e.attempts -> -1 ->> 'unit')::uuid
    WHERE e.day BETWEEN $4::date AND $5::date AND e.id >= $6 AND e.id < $7
      AND e.started_at < $2 AND e.ended_at > $3::timestamptz AND e.attempts -> -1 ->> 'unit' IS NOT NULL
    GROUP BY 1)
@@ -508,8 +508,9 @@ func (q *Queries) MarginUnitSums(ctx context.Context, arg MarginUnitSumsParams) 
 }
 
 const marginUnits = `-- name: MarginUnits :many
-SELECT u.id, u.host_id, u.model_id, u.engine FROM units u
- WHERE u.created_at < $1::timestamptz AND (u.removed_at IS NULL OR u.removed_at > $2::timestamptz) ORDER BY u.id
+SELECT coalesce(u.part_of, u.id)::uuid AS id, u.host_id, u.model_id, u.engine, sum(cardinality(u.gpus))::bigint AS gpus FROM units u
+ WHERE u.host_id IS NOT NULL AND u.state <> 'planned' AND u.created_at < $1::timestamptz AND (u.removed_at IS NULL OR u.removed_at > $2::timestamptz)
+ GROUP BY 1, 2, 3, 4 ORDER BY 1, 2
 `
 
 type MarginUnitsParams struct {
@@ -522,8 +523,10 @@ type MarginUnitsRow struct {
 	HostID  *ids.ID
 	ModelID ids.ID
 	Engine  string
+	Gpus    int64
 }
 
+// What ran on hosts, by the unit it belongs to. gpus is how many a unit had on its host; 0 = not told.
 func (q *Queries) MarginUnits(ctx context.Context, arg MarginUnitsParams) ([]MarginUnitsRow, error) {
 	rows, err := q.db.Query(ctx, marginUnits, arg.Stop, arg.Start)
 	if err != nil {
@@ -538,6 +541,7 @@ func (q *Queries) MarginUnits(ctx context.Context, arg MarginUnitsParams) ([]Mar
 			&i.HostID,
 			&i.ModelID,
 			&i.Engine,
+			&i.Gpus,
 		); err != nil {
 			return nil, err
 		}
@@ -551,11 +555,11 @@ func (q *Queries) MarginUnits(ctx context.Context, arg MarginUnitsParams) ([]Mar
 
 const marginUse = `-- name: MarginUse :many
 WITH active AS (SELECT DISTINCT r.org_id FROM usage_rollups r WHERE r.bucket >= $5 AND r.bucket < $6)
-SELECT (e.attempts -> -1 ->> 'unit')::uuid AS unit_id, e.org_id, e.model_id, sum(e.input_tokens)::bigint AS input_tokens,
+SELECT coalesce(u.part_of, (e.attempts -> -1 ->> 'unit')::uuid)::uuid AS unit_id, e.org_id, e.model_id, sum(e.input_tokens)::bigint AS input_tokens,
        sum(e.cached_tokens)::bigint AS cached_tokens, sum(e.cache_write_tokens)::bigint AS cache_write_tokens,
        sum(e.output_tokens)::bigint AS output_tokens, sum(e.reasoning_tokens)::bigint AS reasoning_tokens,
        sum(e.image_tokens)::bigint AS image_tokens, sum(e.audio_tokens)::bigint AS audio_tokens
-  FROM active a JOIN usage_events e ON e.org_id = a.org_id
+  FROM active a JOIN usage_events e ON e.org_id = a.org_id LEFT JOIN units u ON u.id = (e.attempts -> -1 ->> 'unit')::uuid
  WHERE e.day BETWEEN $1::date AND $2::date AND e.id >= $3 AND e.id < $4
    AND e.started_at >= $5 AND e.started_at < $6 AND e.attempts -> -1 ->> 'unit' IS NOT NULL
  GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
@@ -583,7 +587,8 @@ type MarginUseRow struct {
 	AudioTokens      int64
 }
 
-// What units served that started in a span. The last attempt is the one that served.
+// What units served that started in a span. The last attempt is the one that served; an engine that is part of a unit counts
+// for the unit.
 func (q *Queries) MarginUse(ctx context.Context, arg MarginUseParams) ([]MarginUseRow, error) {
 	rows, err := q.db.Query(ctx, marginUse,
 		arg.FromDay,

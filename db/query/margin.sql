@@ -20,17 +20,20 @@ SELECT h.id, greatest(1, CASE WHEN jsonb_typeof(h.observed -> 'gpus') = 'array' 
   FROM hosts h WHERE h.joined_at < @stop AND (h.removed_at IS NULL OR h.removed_at > @start) ORDER BY h.id;
 
 -- name: MarginUnits :many
-SELECT u.id, u.host_id, u.model_id, u.engine FROM units u
- WHERE u.created_at < @stop::timestamptz AND (u.removed_at IS NULL OR u.removed_at > @start::timestamptz) ORDER BY u.id;
+-- What ran on hosts, by the unit it belongs to. gpus is how many a unit had on its host; 0 = not told.
+SELECT coalesce(u.part_of, u.id)::uuid AS id, u.host_id, u.model_id, u.engine, sum(cardinality(u.gpus))::bigint AS gpus FROM units u
+ WHERE u.host_id IS NOT NULL AND u.state <> 'planned' AND u.created_at < @stop::timestamptz AND (u.removed_at IS NULL OR u.removed_at > @start::timestamptz)
+ GROUP BY 1, 2, 3, 4 ORDER BY 1, 2;
 
 -- name: MarginUse :many
--- What units served that started in a span. The last attempt is the one that served.
+-- What units served that started in a span. The last attempt is the one that served; an engine that is part of a unit counts
+-- for the unit.
 WITH active AS (SELECT DISTINCT r.org_id FROM usage_rollups r WHERE r.bucket >= @start AND r.bucket < @stop)
-SELECT (e.attempts -> -1 ->> 'unit')::uuid AS unit_id, e.org_id, e.model_id, sum(e.input_tokens)::bigint AS input_tokens,
+SELECT coalesce(u.part_of, (e.attempts -> -1 ->> 'unit')::uuid)::uuid AS unit_id, e.org_id, e.model_id, sum(e.input_tokens)::bigint AS input_tokens,
        sum(e.cached_tokens)::bigint AS cached_tokens, sum(e.cache_write_tokens)::bigint AS cache_write_tokens,
        sum(e.output_tokens)::bigint AS output_tokens, sum(e.reasoning_tokens)::bigint AS reasoning_tokens,
        sum(e.image_tokens)::bigint AS image_tokens, sum(e.audio_tokens)::bigint AS audio_tokens
-  FROM active a JOIN usage_events e ON e.org_id = a.org_id
+  FROM active a JOIN usage_events e ON e.org_id = a.org_id LEFT JOIN units u ON u.id = (e.attempts -> -1 ->> 'unit')::uuid
  WHERE e.day BETWEEN @from_day::date AND @to_day::date AND e.id >= @from_id AND e.id < @to_id
    AND e.started_at >= @start AND e.started_at < @stop AND e.attempts -> -1 ->> 'unit' IS NOT NULL
  GROUP BY 1, 2, 3 ORDER BY 1, 2, 3;
@@ -39,9 +42,9 @@ SELECT (e.attempts -> -1 ->> 'unit')::uuid AS unit_id, e.org_id, e.model_id, sum
 -- How long at least one request ran on each unit in a span, in milliseconds.
 WITH active AS (SELECT DISTINCT r.org_id FROM usage_rollups r WHERE r.bucket >= @early AND r.bucket < @stop),
 ran AS (
-  SELECT (e.attempts -> -1 ->> 'unit')::uuid AS unit_id,
+  SELECT coalesce(u.part_of, (e.attempts -> -1 ->> 'unit')::uuid) AS unit_id,
          range_agg(tstzrange(greatest(e.started_at, @start::timestamptz), least(greatest(e.ended_at, e.started_at), @stop::timestamptz))) AS spans
-    FROM active a JOIN usage_events e ON e.org_id = a.org_id
+    FROM active a JOIN usage_events e ON e.org_id = a.org_id LEFT JOIN units u ON u.id = (e.attempts -> -1 ->> 'unit')::uuid
    WHERE e.day BETWEEN @from_day::date AND @to_day::date AND e.id >= @from_id AND e.id < @to_id
      AND e.started_at < @stop AND e.ended_at > @start::timestamptz AND e.attempts -> -1 ->> 'unit' IS NOT NULL
    GROUP BY 1)
