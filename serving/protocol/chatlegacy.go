@@ -26,7 +26,7 @@ func functions(r *chatReader, name string, v []byte) error {
 		}
 		fn := field.Text(f[0].value)
 		if fn == "" {
-			return wantType(at, "a function with a name")
+			return field.WantType(at, "a function with a name")
 		}
 		if err := CheckToolName(fn); err != nil {
 			return field.Within(at, err)
@@ -38,7 +38,7 @@ func functions(r *chatReader, name string, v []byte) error {
 		r.tools = append(r.tools, fn)
 	}
 	if e.Err() != nil || len(r.tools) == 0 {
-		return wantType(name, "an array of at least one function")
+		return field.WantType(name, "an array of at least one function")
 	}
 	r.req.Legacy = true
 	r.added = append(append(append(r.added, `,"tools":`...), out...), `],"parallel_tool_calls":false`...)
@@ -75,7 +75,7 @@ func (r *chatReader) checkLegacy() error {
 		}
 		r.added = appendFunctionName(append(r.added, `,"tool_choice":`...), fn)
 	default:
-		return wantType("function_call", "none, auto or a function among the functions")
+		return field.WantType("function_call", "none, auto or a function among the functions")
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (r *chatReader) legacyCall(msg *message) error {
 	}
 	fn, args := f[0].value, f[1].value
 	if len(fn) <= len(`""`) || !field.IsString(fn) || !field.IsString(args) {
-		return wantType(name, "an object with name and arguments")
+		return field.WantType(name, "an object with name and arguments")
 	}
 	r.req.TextBytes += int64(len(fn) + len(args))
 	r.legacyCalls++

@@ -78,7 +78,7 @@ func members(checks map[string]check) map[string]member {
 
 func model(r *chatReader, name string, v []byte) error {
 	if !field.IsString(v) {
-		return wantType(name, "a string")
+		return field.WantType(name, "a string")
 	}
 	r.req.Model = field.Text(v)
 	if len(r.req.Model) > maxModelBytes {
@@ -97,7 +97,7 @@ var streamMembers = []string{"include_usage", "include_obfuscation"}
 
 func streamOptions(r *chatReader, name string, v []byte) error {
 	if !field.IsObject(v) {
-		return wantType(name, "an object")
+		return field.WantType(name, "an object")
 	}
 	r.options = true
 	var o [2][]byte // engines get options of ours
@@ -106,7 +106,7 @@ func streamOptions(r *chatReader, name string, v []byte) error {
 	}
 	for i, v := range o {
 		if v != nil && !field.IsBool(v) {
-			return wantType(name+"."+streamMembers[i], "true or false")
+			return field.WantType(name+"."+streamMembers[i], "true or false")
 		}
 	}
 	r.req.IncludeUsage = string(o[0]) == "true"
@@ -117,7 +117,7 @@ func streamOptions(r *chatReader, name string, v []byte) error {
 }
 
 func maxTokens(r *chatReader, name string, v []byte) error {
-	n, err := integer(name, v, 1, usage.MaxTokens)
+	n, err := field.Integer(name, v, 1, usage.MaxTokens)
 	if name == "max_completion_tokens" {
 		r.limit = n
 	} else {
@@ -127,19 +127,19 @@ func maxTokens(r *chatReader, name string, v []byte) error {
 }
 
 func choices(r *chatReader, name string, v []byte) error {
-	n, err := integer(name, v, 1, MaxN)
+	n, err := field.Integer(name, v, 1, MaxN)
 	r.req.N = int(n)
 	return err
 }
 
 func seed(_ *chatReader, name string, v []byte) error {
-	_, err := integer(name, v, math.MinInt64, math.MaxInt64)
+	_, err := field.Integer(name, v, math.MinInt64, math.MaxInt64)
 	return err
 }
 
 func logitBias(r *chatReader, name string, v []byte) error {
 	if !field.IsObject(v) {
-		return wantType(name, "an object")
+		return field.WantType(name, "an object")
 	}
 	bias := number(-100, 100)
 	m := scan.Object(v)
@@ -160,7 +160,7 @@ func logprobs(r *chatReader, name string, v []byte) error {
 }
 
 func topLogprobs(r *chatReader, name string, v []byte) error {
-	n, err := integer(name, v, 0, maxTopLogprobs)
+	n, err := field.Integer(name, v, 0, maxTopLogprobs)
 	r.top = n > 0
 	return err
 }
@@ -169,18 +169,18 @@ func stop(r *chatReader, name string, v []byte) error {
 	const want = "a string, or up to 4 strings, none of them empty"
 	if field.IsString(v) {
 		if len(v) <= len(`""`) {
-			return wantType(name, want)
+			return field.WantType(name, want)
 		}
 		return nil
 	}
 	e, n := scan.Array(v), 0
 	for e.Next() {
 		if n++; !field.IsString(e.Value) || len(e.Value) <= len(`""`) || n > r.stops {
-			return wantType(name, want)
+			return field.WantType(name, want)
 		}
 	}
 	if e.Err() != nil {
-		return wantType(name, want)
+		return field.WantType(name, want)
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ var (
 
 func responseFormat(r *chatReader, name string, v []byte) error {
 	if !field.IsObject(v) {
-		return wantType(name, "an object")
+		return field.WantType(name, "an object")
 	}
 	var f [2]found
 	if err := r.object("response_format.", v, formatMembers, f[:]); err != nil {
@@ -205,12 +205,12 @@ func responseFormat(r *chatReader, name string, v []byte) error {
 	case "json_schema":
 		schema := f[1].value
 		if !field.IsObject(schema) {
-			return wantType(name+".json_schema", "an object with name and schema")
+			return field.WantType(name+".json_schema", "an object with name and schema")
 		}
 		var s [4]found
 		return field.Within(name+".json_schema", r.object("response_format.json_schema.", schema, schemaMembers, s[:]))
 	}
-	return wantType(name+".type", "one of text, json_object, json_schema")
+	return field.WantType(name+".type", "one of text, json_object, json_schema")
 }
 
 // effort is how much is to be thought.
@@ -223,7 +223,7 @@ func reasoningEffort(r *chatReader, name string, v []byte) error {
 
 func cacheKey(r *chatReader, name string, v []byte) error {
 	if !field.IsString(v) {
-		return wantType(name, "a string")
+		return field.WantType(name, "a string")
 	}
 	r.req.CacheKey = field.Text(v)
 	r.dropped = append(r.dropped, name) // a hint for us alone
@@ -238,7 +238,7 @@ func modalities(_ *chatReader, name string, v []byte) error {
 		}
 	}
 	if e.Err() != nil {
-		return wantType(name, "an array of strings")
+		return field.WantType(name, "an array of strings")
 	}
 	return nil
 }
@@ -246,7 +246,7 @@ func modalities(_ *chatReader, name string, v []byte) error {
 // serviceTier is for the gate, which knows what is offered; engines have their own ways.
 func serviceTier(r *chatReader, name string, v []byte) error {
 	if !field.IsString(v) {
-		return wantType(name, "one of auto, default, flex, priority")
+		return field.WantType(name, "one of auto, default, flex, priority")
 	}
 	switch field.Text(v) {
 	case "auto", "default":
@@ -257,7 +257,7 @@ func serviceTier(r *chatReader, name string, v []byte) error {
 	case "scale":
 		return invalid(name, "There is no scale tier here. Leave service_tier out, or send \"default\".").WithCode("unsupported_value")
 	default:
-		return wantType(name, "one of auto, default, flex, priority")
+		return field.WantType(name, "one of auto, default, flex, priority")
 	}
 	r.req.TellService = true
 	r.dropped = append(r.dropped, name)

@@ -75,7 +75,7 @@ func messages(r *chatReader, name string, v []byte) error {
 		n++
 	}
 	if e.Err() != nil || n == 0 {
-		return wantType(name, "an array of at least one message")
+		return field.WantType(name, "an array of at least one message")
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (r *chatReader) message(raw []byte) error {
 	}
 	for i, f := range [...]found{m.name, m.refusal, m.thought, m.reasoning} {
 		if f.value != nil && !field.IsString(f.value) {
-			return wantType([...]string{"name", "refusal", "reasoning_content", "reasoning"}[i], "a string")
+			return field.WantType([...]string{"name", "refusal", "reasoning_content", "reasoning"}[i], "a string")
 		}
 	}
 	if m.reasoning.value != nil && m.thought.value == nil { // the name that every engine takes
@@ -119,7 +119,7 @@ func (r *chatReader) checkMessage(m *message) error {
 			return err
 		}
 	default:
-		return wantType("role", "one of developer, system, user, assistant, tool")
+		return field.WantType("role", "one of developer, system, user, assistant, tool")
 	}
 	if err := r.toolCalls(m.calls.value); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (r *chatReader) content(v []byte, media bool) error {
 		r.req.TextBytes += int64(len(v))
 		return nil
 	case !field.IsArray(v):
-		return wantType(name, "a string or an array of content parts")
+		return field.WantType(name, "a string or an array of content parts")
 	}
 	e, n := scan.Array(v), 0
 	for e.Next() {
@@ -184,7 +184,7 @@ func (r *chatReader) content(v []byte, media bool) error {
 		n++
 	}
 	if n == 0 {
-		return wantType(name, "an array of at least one content part")
+		return field.WantType(name, "an array of at least one content part")
 	}
 	return nil
 }
@@ -209,7 +209,7 @@ func (r *chatReader) part(raw []byte, media bool) error {
 	case kind == `"input_audio"`, kind == `"file"`, kind == `"image_url"`, kind == `"video_url"`:
 		return field.Unsupported("type", "Content parts of type %s are not supported here.", kind)
 	default:
-		return wantType("type", "one of text, image_url")
+		return field.WantType("type", "one of text, image_url")
 	}
 	for i, f := range v[firstRefused:] {
 		if f.value != nil {
@@ -225,7 +225,7 @@ func (r *chatReader) part(raw []byte, media bool) error {
 		text = refusal
 	}
 	if !field.IsString(text) {
-		return wantType(name, "a string")
+		return field.WantType(name, "a string")
 	}
 	r.req.TextBytes += int64(len(text))
 	return nil

@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
-	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"millrace/internal/fault"
@@ -321,46 +319,19 @@ func invalid(param, format string, args ...any) *fault.Fault {
 
 type check func(r *chatReader, name string, v []byte) error
 
-func wantType(name, want string) error { return invalid(name, "%s must be %s.", name, want) }
-
 func anyBool(_ *chatReader, name string, v []byte) error {
 	if !field.IsBool(v) {
-		return wantType(name, "true or false")
+		return field.WantType(name, "true or false")
 	}
 	return nil
 }
 
 func number(low, high float64) check {
-	return func(_ *chatReader, name string, v []byte) error {
-		f, err := strconv.ParseFloat(string(v), 64)
-		if err != nil {
-			return wantType(name, "a number")
-		}
-		if f < low || f > high {
-			return invalid(name, "%s must be between %g and %g.", name, low, high)
-		}
-		return nil
-	}
-}
-
-func integer(name string, v []byte, low, high int64) (int64, error) {
-	n, err := strconv.ParseInt(string(v), 10, 64)
-	if err != nil {
-		return 0, wantType(name, "a whole number")
-	}
-	if n < low || n > high {
-		return 0, invalid(name, "%s must be between %d and %d.", name, low, high)
-	}
-	return n, nil
+	return func(_ *chatReader, name string, v []byte) error { return field.Number(name, v, low, high) }
 }
 
 func oneOf(values ...string) check {
-	return func(_ *chatReader, name string, v []byte) error {
-		if !field.IsString(v) || !slices.Contains(values, string(field.Inside(v))) {
-			return wantType(name, "one of "+strings.Join(values, ", "))
-		}
-		return nil
-	}
+	return func(_ *chatReader, name string, v []byte) error { return field.OneOf(name, v, values...) }
 }
 
 func refused(why string) check {

@@ -27,7 +27,7 @@ func (r *chatReader) toolCalls(v []byte) error {
 		n++
 	}
 	if e.Err() != nil {
-		return wantType(name, "an array")
+		return field.WantType(name, "an array")
 	}
 	return nil
 }
@@ -41,7 +41,7 @@ func (r *chatReader) toolCall(raw []byte) error {
 	id, kind, function, custom := v[0].value, v[1].value, v[2].value, v[3].value
 	if string(kind) == `"custom"` {
 		if !field.IsObject(custom) {
-			return wantType("custom", "an object with name and input")
+			return field.WantType("custom", "an object with name and input")
 		}
 		if err := r.object("messages[].tool_calls[].custom.", custom, customMembers, f[:]); err != nil {
 			return field.Within("custom", err)
@@ -55,7 +55,7 @@ func (r *chatReader) toolCall(raw []byte) error {
 		return field.Within("function", err)
 	}
 	if !field.IsString(f[0].value) || len(f[0].value) <= len(`""`) {
-		return wantType("function.name", "the name of a function")
+		return field.WantType("function.name", "the name of a function")
 	}
 	r.req.TextBytes += int64(len(f[0].value) + len(f[1].value))
 	return nil
@@ -82,7 +82,7 @@ func tools(r *chatReader, name string, v []byte) error {
 		}
 	}
 	if e.Err() != nil {
-		return wantType(name, "an array of tools")
+		return field.WantType(name, "an array of tools")
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func (r *chatReader) checkToolChoice() error {
 			return r.declared(name, fn)
 		}
 	}
-	return wantType(name, "none, auto, required or a function among the tools")
+	return field.WantType(name, "none, auto, required or a function among the tools")
 }
 
 func (r *chatReader) declared(param, function string) error {
@@ -217,7 +217,7 @@ func (r *chatReader) allowTools(choice []byte) error {
 		}
 	}
 	if mode != `"auto"` && mode != `"required"` {
-		return wantType(name+".mode", "auto or required")
+		return field.WantType(name+".mode", "auto or required")
 	}
 	e := scan.Array(list)
 	for e.Next() {
@@ -231,7 +231,7 @@ func (r *chatReader) allowTools(choice []byte) error {
 		allowed = append(allowed, fn)
 	}
 	if e.Err() != nil || len(allowed) == 0 {
-		return wantType(name+".tools", "an array of at least one tool")
+		return field.WantType(name+".tools", "an array of at least one tool")
 	}
 	r.keepTools(func(name string) bool { return slices.Contains(allowed, name) })
 	r.replace(choice, mode)

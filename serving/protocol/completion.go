@@ -49,7 +49,7 @@ func (r *chatReader) texts(name string, v []byte, most int) error {
 		return nil
 	}
 	if !field.IsArray(v) {
-		return wantType(name, want)
+		return field.WantType(name, want)
 	}
 	numbers, lists := 0, 0
 	e := scan.Array(v)
@@ -60,12 +60,12 @@ func (r *chatReader) texts(name string, v []byte, most int) error {
 		case token(e.Value):
 			numbers++
 		default:
-			return wantType(name, want)
+			return field.WantType(name, want)
 		}
 	}
 	switch {
 	case e.Err() != nil, numbers > 0 && lists > 0, numbers+lists == 0:
-		return wantType(name, want)
+		return field.WantType(name, want)
 	case lists > most:
 		return invalid(name, "There are more than %d texts.", most)
 	}
@@ -81,7 +81,7 @@ func (r *chatReader) texts(name string, v []byte, most int) error {
 		in := scan.Array(e.Value)
 		for in.Next() {
 			if !token(in.Value) {
-				return wantType(name, want)
+				return field.WantType(name, want)
 			}
 		}
 	}
@@ -94,7 +94,7 @@ func token(v []byte) bool {
 }
 
 func bestOf(r *chatReader, name string, v []byte) error {
-	if n, err := integer(name, v, 1, MaxN); err != nil {
+	if n, err := field.Integer(name, v, 1, MaxN); err != nil {
 		return err
 	} else if n > 1 {
 		return invalid(name, "best_of is not supported here: ask for n answers.").WithCode("unsupported_parameter")

@@ -26,7 +26,7 @@ func init() {
 		"model": model, "encoding_format": oneOf("float", "base64"), "user": ignored,
 		"input": func(r *chatReader, name string, v []byte) error { return r.texts(name, v, maxInputs) },
 		"dimensions": func(_ *chatReader, name string, v []byte) error {
-			_, err := integer(name, v, 1, maxDimensions)
+			_, err := field.Integer(name, v, 1, maxDimensions)
 			return err
 		},
 	})

@@ -24,14 +24,14 @@ var imageMembers = []string{"url", "detail"}
 func (r *chatReader) image(v []byte) error {
 	const name = "image_url"
 	if !field.IsObject(v) {
-		return wantType(name, "an object with a url")
+		return field.WantType(name, "an object with a url")
 	}
 	var f [2]found
 	if err := r.object("messages[].content[].image_url.", v, imageMembers, f[:]); err != nil {
 		return field.Within(name, err)
 	}
 	if !field.IsString(f[0].value) {
-		return wantType(name+".url", "a string")
+		return field.WantType(name+".url", "a string")
 	}
 	remote, err := CheckImage(f[0].value)
 	if remote {

@@ -29,7 +29,7 @@ func (c *content) read(v []byte) error {
 		return nil
 	}
 	if !field.IsArray(v) {
-		return wantType(name, "a string or an array of content parts")
+		return field.WantType(name, "a string or an array of content parts")
 	}
 	return c.list(name, v)
 }
@@ -92,14 +92,14 @@ func (c *content) part(list string, i int, v []byte) error {
 	case kind == `"input_file"` || kind == `"input_audio"` || kind == `"input_video"` || kind == `"input_image"`:
 		return field.Unsupported("type", "Content parts of type %s are not supported in a message of the %s.", field.Text(f[inPartType]), c.role)
 	case model:
-		return wantType("type", "one of output_text, refusal")
+		return field.WantType("type", "one of output_text, refusal")
 	}
-	return wantType("type", "one of input_text, input_image")
+	return field.WantType("type", "one of input_text, input_image")
 }
 
 func (c *content) say(name string, v []byte, separator string) error {
 	if !field.IsString(v) {
-		return wantType(name, "a string")
+		return field.WantType(name, "a string")
 	}
 	switch {
 	case len(c.text) == 0:
@@ -128,7 +128,7 @@ func (c *content) picture(url, size, file []byte, p picture) error {
 	case file != nil:
 		return field.Unsupported("file_id", "Images are not taken by file_id: send image_url.")
 	case !field.IsString(url) || len(url) <= len(`""`):
-		return wantType("image_url", "a URL, or a data: URL with the image itself")
+		return field.WantType("image_url", "a URL, or a data: URL with the image itself")
 	}
 	remote, err := protocol.CheckImage(url)
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *content) picture(url, size, file []byte, p picture) error {
 	}
 	detail := ""
 	if size != nil {
-		if err := oneOf("detail", size, "low", "high", "auto", "original"); err != nil {
+		if err := field.OneOf("detail", size, "low", "high", "auto", "original"); err != nil {
 			return err
 		}
 		switch detail = field.Text(size); detail {
@@ -196,7 +196,7 @@ func (d *dialogue) texts(name string, v []byte, kinds ...string) (joined []byte,
 		return nil, nil
 	}
 	if !field.IsArray(v) {
-		return nil, wantType(name, "an array")
+		return nil, field.WantType(name, "an array")
 	}
 	e := scan.Array(v)
 	for i := 0; e.Next(); i++ {
@@ -204,11 +204,11 @@ func (d *dialogue) texts(name string, v []byte, kinds ...string) (joined []byte,
 		if err := d.fields("input[]."+name+"[].", e.Value, []string{"type", "text"}, f[:]); err != nil {
 			return nil, field.Within(field.At(name, i), err)
 		}
-		if err := oneOf("type", f[0], kinds...); err != nil {
+		if err := field.OneOf("type", f[0], kinds...); err != nil {
 			return nil, field.Within(field.At(name, i), err)
 		}
 		if !field.IsString(f[1]) {
-			return nil, field.Within(field.At(name, i), wantType("text", "a string"))
+			return nil, field.Within(field.At(name, i), field.WantType("text", "a string"))
 		}
 		joined = join(joined, field.Inside(f[1]), `\n\n`)
 	}
@@ -218,7 +218,7 @@ func (d *dialogue) texts(name string, v []byte, kinds ...string) (joined []byte,
 func (d *dialogue) call(it *entry, argument int) error {
 	for _, i := range []int{inCallID, inName, argument} {
 		if !field.IsString(it[i]) || i != argument && len(it[i]) <= len(`""`) {
-			return wantType(itemMembers[i], "a string")
+			return field.WantType(itemMembers[i], "a string")
 		}
 	}
 	b := make([]byte, 0, len(it[inCallID])+len(it[inName])+len(it[argument])+64)
@@ -243,7 +243,7 @@ func (d *dialogue) call(it *entry, argument int) error {
 
 func (d *dialogue) output(it *entry) error {
 	if !field.IsString(it[inCallID]) {
-		return wantType("call_id", "the call_id of the call that it answers")
+		return field.WantType("call_id", "the call_id of the call that it answers")
 	}
 	if !d.callIDs[string(it[inCallID])] && !d.loose {
 		return field.Invalid("call_id", "No tool call found for function call output with call_id %s.", field.Clip(field.Text(it[inCallID])))
@@ -257,7 +257,7 @@ func (d *dialogue) output(it *entry) error {
 			return err
 		}
 	default:
-		return wantType("output", "a string or an array of content parts")
+		return field.WantType("output", "a string or an array of content parts")
 	}
 	images, pictures := d.images, d.pictures
 	d.images, d.pictures = nil, nil

@@ -81,7 +81,7 @@ func (d *dialogue) items(list []byte, own bool) error {
 		}
 	}
 	if i == 0 && own && len(d.before.Items) == 0 && !d.loose {
-		return wantType("input", "a string or an array of at least one item")
+		return field.WantType("input", "a string or an array of at least one item")
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (d *dialogue) read(raw []byte) error {
 	name := string(kind)
 	switch {
 	case name == "":
-		return wantType("type", "the type of an item")
+		return field.WantType("type", "the type of an item")
 	case !slices.Contains(passedOver, name):
 		return field.Invalid("type", "Items of type %q are not known here.", field.Clip(name)).WithCode("unsupported_value")
 	}
@@ -140,7 +140,7 @@ func (d *dialogue) moreTools(it *entry) error {
 func (d *dialogue) reference(it *entry) error {
 	id := field.Text(it[inID])
 	if id == "" {
-		return wantType("id", "an item's id")
+		return field.WantType("id", "an item's id")
 	}
 	if d.refs++; d.refs > maxReferences {
 		return field.Invalid("id", "There are more than %d references: continue from the response or the conversation instead.", maxReferences)
@@ -175,7 +175,7 @@ func (d *dialogue) message(it *entry) error {
 	case `"system"`, `"developer"`:
 		c.role = "system"
 	default:
-		return wantType("role", "one of user, assistant, system, developer")
+		return field.WantType("role", "one of user, assistant, system, developer")
 	}
 	if err := c.read(it[inContent]); err != nil {
 		return err

@@ -41,7 +41,7 @@ func KeepItems(list []byte, suffix string, c *Context) ([]byte, error) {
 	q := &Request{}
 	d := dialogue{q: q, before: &in, loose: true}
 	if !field.IsArray(list) {
-		return nil, wantType("items", "an array of items")
+		return nil, field.WantType("items", "an array of items")
 	}
 	if err := d.items(list, true); err != nil {
 		return nil, err

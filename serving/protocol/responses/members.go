@@ -58,7 +58,7 @@ func ignored(q *Request, name string, _ []byte) error { q.Ignored.Name(name); re
 
 func modelName(q *Request, name string, v []byte) error {
 	if !field.IsString(v) {
-		return wantType(name, "a string")
+		return field.WantType(name, "a string")
 	}
 	if q.Model = field.Text(v); len(q.Model) > maxModelBytes {
 		return field.Invalid(name, "model is too long.")
@@ -69,7 +69,7 @@ func modelName(q *Request, name string, v []byte) error {
 func keepString(into func(*Request) *[]byte) check {
 	return func(q *Request, name string, v []byte) error {
 		if !field.IsString(v) {
-			return wantType(name, "a string")
+			return field.WantType(name, "a string")
 		}
 		*into(q) = v
 		return nil
@@ -79,14 +79,14 @@ func keepString(into func(*Request) *[]byte) check {
 func keepNumber(into func(*Request) *[]byte, low, high float64) check {
 	return func(q *Request, name string, v []byte) error {
 		*into(q) = v
-		return number(name, v, low, high)
+		return field.Number(name, v, low, high)
 	}
 }
 
 func wholeNumber(into func(*Request) *[]byte, low, high int64) check {
 	return func(q *Request, name string, v []byte) error {
 		*into(q) = v
-		_, err := integer(name, v, low, high)
+		_, err := field.Integer(name, v, low, high)
 		return err
 	}
 }
@@ -94,7 +94,7 @@ func wholeNumber(into func(*Request) *[]byte, low, high int64) check {
 func boolean(into func(*Request) *bool) check {
 	return func(q *Request, name string, v []byte) error {
 		if !field.IsBool(v) {
-			return wantType(name, "true or false")
+			return field.WantType(name, "true or false")
 		}
 		*into(q) = v[0] == 't'
 		return nil
@@ -104,7 +104,7 @@ func boolean(into func(*Request) *bool) check {
 func identifier(into func(*Request) *string) check {
 	return func(q *Request, name string, v []byte) error {
 		if !field.IsString(v) || len(v) > maxIDBytes || len(v) <= len(`""`) {
-			return wantType(name, "an id")
+			return field.WantType(name, "an id")
 		}
 		*into(q) = field.Text(v)
 		return nil
@@ -119,7 +119,7 @@ func conversation(q *Request, name string, v []byte) error {
 			return field.Within(name, err)
 		}
 		if v, name = in[0], name+".id"; v == nil {
-			return wantType(name, "an id")
+			return field.WantType(name, "an id")
 		}
 	}
 	return identifier(func(q *Request) *string { return &q.Conversation })(q, name, v)
@@ -132,7 +132,7 @@ func streamOptions(q *Request, name string, v []byte) error {
 	}
 	if v := in[0]; v != nil {
 		if !field.IsBool(v) {
-			return wantType(name+".include_obfuscation", "true or false")
+			return field.WantType(name+".include_obfuscation", "true or false")
 		}
 		if v[0] == 't' {
 			q.Ignored.Name("stream_options.include_obfuscation")
@@ -143,7 +143,7 @@ func streamOptions(q *Request, name string, v []byte) error {
 
 func parallelCalls(q *Request, name string, v []byte) error {
 	if !field.IsBool(v) {
-		return wantType(name, "true or false")
+		return field.WantType(name, "true or false")
 	}
 	q.parallel = v
 	return nil
@@ -153,12 +153,12 @@ func parallelCalls(q *Request, name string, v []byte) error {
 func maxToolCalls(q *Request, name string, v []byte) error {
 	q.Ignored.Name(name)
 	q.maxToolCalls = v
-	_, err := integer(name, v, 1, usage.MaxTokens)
+	_, err := field.Integer(name, v, 1, usage.MaxTokens)
 	return err
 }
 
 func topLogprobs(q *Request, name string, v []byte) error {
-	n, err := integer(name, v, 0, maxTopLogprobs)
+	n, err := field.Integer(name, v, 0, maxTopLogprobs)
 	q.topLogprobs = v
 	q.Logprobs = q.Logprobs || n > 0
 	return err
@@ -173,7 +173,7 @@ var included = map[string]bool{
 
 func include(q *Request, name string, v []byte) error {
 	if !field.IsArray(v) {
-		return wantType(name, "an array of strings")
+		return field.WantType(name, "an array of strings")
 	}
 	e := scan.Array(v)
 	for i := 0; e.Next(); i++ {
@@ -194,7 +194,7 @@ func include(q *Request, name string, v []byte) error {
 
 func truncation(q *Request, name string, v []byte) error {
 	q.truncation = v
-	return oneOf(name, v, "auto", "disabled")
+	return field.OneOf(name, v, "auto", "disabled")
 }
 
 func metadata(q *Request, name string, v []byte) error {
@@ -205,7 +205,7 @@ func metadata(q *Request, name string, v []byte) error {
 // CheckMetadata checks a metadata object: at most 16 pairs of strings.
 func CheckMetadata(name string, v []byte) error {
 	if !field.IsObject(v) {
-		return wantType(name, "an object of strings")
+		return field.WantType(name, "an object of strings")
 	}
 	m, n := scan.Object(v), 0
 	for m.Next() {
@@ -217,7 +217,7 @@ func CheckMetadata(name string, v []byte) error {
 		case utf8.RuneCount(m.Key) > maxMetadataKey:
 			return field.Invalid(name, "A key of metadata is longer than %d characters.", maxMetadataKey)
 		case !field.IsString(m.Value):
-			return wantType(name+"."+key, "a string")
+			return field.WantType(name+"."+key, "a string")
 		case len(m.Value) > maxMetadataValue && utf8.RuneCountInString(field.Text(m.Value)) > maxMetadataValue:
 			return field.Invalid(name+"."+key, "A value of metadata is longer than %d characters.", maxMetadataValue)
 		}
@@ -227,7 +227,7 @@ func CheckMetadata(name string, v []byte) error {
 
 func cacheKey(q *Request, name string, v []byte) error {
 	if !field.IsString(v) || len(v) > maxCacheKeyBytes {
-		return wantType(name, "a short string")
+		return field.WantType(name, "a short string")
 	}
 	q.cacheKey = v
 	return nil
@@ -241,7 +241,7 @@ func serviceTier(q *Request, name string, v []byte) error {
 	if field.Text(v) == "scale" {
 		return field.Invalid(name, "There is no scale tier here. Leave service_tier out, or send \"default\".").WithCode("unsupported_value")
 	}
-	return oneOf(name, v, "auto", "default", "flex", "priority")
+	return field.OneOf(name, v, "auto", "default", "flex", "priority")
 }
 
 func prompt(_ *Request, name string, _ []byte) error {
@@ -258,7 +258,7 @@ func reasoningOptions(q *Request, name string, v []byte) error {
 		return field.Within(name, err)
 	}
 	if q.effort = in[0]; q.effort != nil {
-		if err := oneOf(name+".effort", q.effort, efforts...); err != nil {
+		if err := field.OneOf(name+".effort", q.effort, efforts...); err != nil {
 			return err
 		}
 	}
@@ -267,7 +267,7 @@ func reasoningOptions(q *Request, name string, v []byte) error {
 			continue
 		}
 		q.summary = summary
-		if err := oneOf(name+"."+reasoningMembers[1+i], summary, "auto", "concise", "detailed"); err != nil {
+		if err := field.OneOf(name+"."+reasoningMembers[1+i], summary, "auto", "concise", "detailed"); err != nil {
 			return err
 		}
 	}
@@ -282,7 +282,7 @@ func textOptions(q *Request, name string, v []byte) error {
 		return field.Within(name, err)
 	}
 	if q.verbosity = in[1]; in[1] != nil {
-		if err := oneOf(name+".verbosity", in[1], "low", "medium", "high"); err != nil {
+		if err := field.OneOf(name+".verbosity", in[1], "low", "medium", "high"); err != nil {
 			return err
 		}
 		if field.Text(in[1]) != "medium" {
@@ -311,17 +311,17 @@ func (q *Request) readFormat(v []byte) error {
 		return nil
 	case "json_schema":
 	default:
-		return wantType("type", "one of text, json_object, json_schema")
+		return field.WantType("type", "one of text, json_object, json_schema")
 	}
 	switch {
 	case !field.IsString(f[1]) || len(f[1]) > maxToolName:
-		return wantType("name", "a short string")
+		return field.WantType("name", "a short string")
 	case !field.IsObject(f[2]):
-		return wantType("schema", "a JSON schema")
+		return field.WantType("schema", "a JSON schema")
 	case f[3] != nil && !field.IsString(f[3]):
-		return wantType("description", "a string")
+		return field.WantType("description", "a string")
 	case f[4] != nil && !field.IsBool(f[4]):
-		return wantType("strict", "true or false")
+		return field.WantType("strict", "true or false")
 	}
 	return nil
 }

@@ -98,6 +98,11 @@ func (q *Request) member(name string, v, both []byte) error {
 	return nil
 }
 
+// read reads the named members of an object. Others are named to the client: they have no effect.
+func (q *Request) read(place string, raw []byte, names []string, into [][]byte) error {
+	return field.Read(raw, names, into, func(name []byte) { q.Ignored.Add(place, name) })
+}
+
 // finish checks what depends on several members.
 func (q *Request) finish() error {
 	switch {
@@ -111,7 +116,7 @@ func (q *Request) finish() error {
 		return field.Invalid("background", "A response in the background needs store: true.")
 	}
 	if q.Input != nil && !field.IsString(q.Input) && !field.IsArray(q.Input) {
-		return wantType("input", "a string or an array of items")
+		return field.WantType("input", "a string or an array of items")
 	}
 	return nil
 }
@@ -119,7 +124,7 @@ func (q *Request) finish() error {
 // MaxOutput is the most tokens that the client wants; 0 = not said.
 func (q *Request) MaxOutput() (n int64) {
 	if q.maxOutput != nil {
-		n, _ = integer("max_output_tokens", q.maxOutput, 1, usage.MaxTokens)
+		n, _ = field.Integer("max_output_tokens", q.maxOutput, 1, usage.MaxTokens)
 	}
 	return n
 }

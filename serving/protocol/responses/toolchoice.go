@@ -15,12 +15,12 @@ func (b *toolbox) choose(q *Request, v []byte) error {
 		return nil
 	case field.IsString(v):
 		b.mode = field.Text(v)
-		if err := oneOf(name, v, "none", "auto", "required"); err != nil {
+		if err := field.OneOf(name, v, "none", "auto", "required"); err != nil {
 			return err
 		}
 		return b.checkRequired(len(b.list))
 	case !field.IsObject(v):
-		return wantType(name, "none, auto, required or an object")
+		return field.WantType(name, "none, auto, required or an object")
 	}
 	var f [5][]byte
 	if err := q.read("tool_choice.", v, []string{"type", "name", "namespace", "mode", "tools"}, f[:]); err != nil {
@@ -34,7 +34,7 @@ func (b *toolbox) choose(q *Request, v []byte) error {
 	case isHosted(kind):
 		return field.Unsupported(name+".type", "Tools of type %s are not run here: they cannot be forced.", kind)
 	}
-	return wantType(name+".type", "one of function, custom, allowed_tools")
+	return field.WantType(name+".type", "one of function, custom, allowed_tools")
 }
 
 func (b *toolbox) checkRequired(usable int) error {
@@ -76,12 +76,12 @@ func (b *toolbox) allow(q *Request, mode, tools []byte) error {
 	const name = "tool_choice.tools"
 	if b.mode = "auto"; mode != nil {
 		b.mode = field.Text(mode)
-		if err := oneOf("tool_choice.mode", mode, "none", "auto", "required"); err != nil {
+		if err := field.OneOf("tool_choice.mode", mode, "none", "auto", "required"); err != nil {
 			return err
 		}
 	}
 	if !field.IsArray(tools) {
-		return wantType(name, "an array of tools")
+		return field.WantType(name, "an array of tools")
 	}
 	b.allowed = make([]bool, len(b.list))
 	e, usable := scan.Array(tools), 0

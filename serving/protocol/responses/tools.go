@@ -48,7 +48,7 @@ func isHosted(kind string) bool {
 // read takes in an array of tools.
 func (b *toolbox) read(q *Request, name string, v []byte) error {
 	if !field.IsArray(v) {
-		return wantType(name, "an array of tools")
+		return field.WantType(name, "an array of tools")
 	}
 	e := scan.Array(v)
 	for i := 0; e.Next(); i++ {
@@ -133,7 +133,7 @@ func (b *toolbox) add(q *Request, place string, v []byte) error {
 	case isHosted(kind):
 		return b.drop(q, place, kind)
 	default:
-		return wantType(place+".type", "one of function, custom, namespace")
+		return field.WantType(place+".type", "one of function, custom, namespace")
 	}
 	return nil
 }
@@ -154,9 +154,9 @@ func (b *toolbox) drop(q *Request, place, kind string) error {
 func (b *toolbox) addNamespace(q *Request, place, name string, tools []byte) error {
 	switch {
 	case name == "" || len(name) > maxToolName:
-		return wantType(place+".name", "a short string")
+		return field.WantType(place+".name", "a short string")
 	case !field.IsArray(tools):
-		return wantType(place+".tools", "an array of tools")
+		return field.WantType(place+".tools", "an array of tools")
 	}
 	e := scan.Array(tools)
 	for i := 0; e.Next(); i++ {
@@ -175,7 +175,7 @@ func (b *toolbox) addNamespace(q *Request, place, name string, tools []byte) err
 				return err
 			}
 		default:
-			return wantType(child+".type", "one of function, custom")
+			return field.WantType(child+".type", "one of function, custom")
 		}
 	}
 	return nil
@@ -187,9 +187,9 @@ func (b *toolbox) addTool(q *Request, in *[numToolMembers][]byte, namespace stri
 	case len(b.list) == maxTools:
 		return nil, field.Invalid("", "There are more than %d tools.", maxTools)
 	case name == "":
-		return nil, wantType("name", "a short string")
+		return nil, field.WantType("name", "a short string")
 	case in[inDescription] != nil && !field.IsString(in[inDescription]):
-		return nil, wantType("description", "a string")
+		return nil, field.WantType("description", "a string")
 	}
 	if err := protocol.CheckToolName(name); err != nil {
 		return nil, err
@@ -204,9 +204,9 @@ func (b *toolbox) addTool(q *Request, in *[numToolMembers][]byte, namespace stri
 		t.parameters, t.strict = in[inParameters], in[inStrict]
 		switch {
 		case t.parameters != nil && !field.IsObject(t.parameters):
-			return nil, wantType("parameters", "a JSON schema")
+			return nil, field.WantType("parameters", "a JSON schema")
 		case t.strict != nil && !field.IsBool(t.strict):
-			return nil, wantType("strict", "true or false")
+			return nil, field.WantType("strict", "true or false")
 		}
 	}
 	b.list = append(b.list, t)
@@ -227,11 +227,11 @@ func grammar(q *Request, v []byte) ([]byte, error) {
 		return nil, nil
 	case "grammar":
 		if !field.IsString(f[1]) {
-			return nil, wantType("format.definition", "a string")
+			return nil, field.WantType("format.definition", "a string")
 		}
-		return f[1], oneOf("format.syntax", f[2], "lark", "regex")
+		return f[1], field.OneOf("format.syntax", f[2], "lark", "regex")
 	}
-	return nil, wantType("format.type", "one of text, grammar")
+	return nil, field.WantType("format.type", "one of text, grammar")
 }
 
 func (b *toolbox) show(raw []byte) {
