@@ -800,7 +800,7 @@ func (q *Queries) KeyHashOf(ctx context.Context, arg KeyHashOfParams) ([]byte, e
 }
 
 const lineResults = `-- name: LineResults :many
-SELECT n, custom_id, result FROM batch_lines
+SELECT n, custom_id, result, attempt, started_at FROM batch_lines
 WHERE org_id = $1 AND batch_id = $2 AND (state = 'completed') = $3::boolean AND n > $4 ORDER BY n LIMIT $5
 `
 
@@ -813,9 +813,11 @@ type LineResultsParams struct {
 }
 
 type LineResultsRow struct {
-	N        int32
-	CustomID string
-	Result   []byte
+	N         int32
+	CustomID  string
+	Result    []byte
+	Attempt   int32
+	StartedAt *time.Time
 }
 
 // Those that completed, or all others: failed ones, and ones that never ran.
@@ -834,7 +836,13 @@ func (q *Queries) LineResults(ctx context.Context, arg LineResultsParams) ([]Lin
 	var items []LineResultsRow
 	for rows.Next() {
 		var i LineResultsRow
-		if err := rows.Scan(&i.N, &i.CustomID, &i.Result); err != nil {
+		if err := rows.Scan(
+			&i.N,
+			&i.CustomID,
+			&i.Result,
+			&i.Attempt,
+			&i.StartedAt,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -1207,13 +1215,15 @@ func (q *Queries) StartLine(ctx context.Context, arg StartLineParams) (StartLine
 
 const waitingLines = `-- name: WaitingLines :many
 SELECT n, custom_id, start, size, attempt, started_at FROM batch_lines
-WHERE org_id = $1 AND batch_id = $2 AND state = 'waiting' AND n > $3 ORDER BY n LIMIT $4
+WHERE org_id = $1 AND batch_id = $2 AND state = 'waiting' AND n > $3 AND (started_at IS NOT NULL OR NOT $4::boolean)
+ORDER BY n LIMIT $5
 `
 
 type WaitingLinesParams struct {
 	OrgID   ids.ID
 	BatchID ids.ID
 	After   int32
+	Started bool
 	MaxRows int32
 }
 
@@ -1226,11 +1236,13 @@ type WaitingLinesRow struct {
 	StartedAt *time.Time
 }
 
+// All, or those only that were in flight when their gateway died.
 func (q *Queries) WaitingLines(ctx context.Context, arg WaitingLinesParams) ([]WaitingLinesRow, error) {
 	rows, err := q.db.Query(ctx, waitingLines,
 		arg.OrgID,
 		arg.BatchID,
 		arg.After,
+		arg.Started,
 		arg.MaxRows,
 	)
 	if err != nil {

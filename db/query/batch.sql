@@ -148,8 +148,10 @@ INSERT INTO batch_lines (org_id, batch_id, n, custom_id, start, size)
 SELECT @org_id, @batch_id, unnest(@numbers::integer[]), unnest(@custom_ids::text[]), unnest(@starts::bigint[]), unnest(@sizes::integer[]);
 
 -- name: WaitingLines :many
+-- All, or those only that were in flight when their gateway died.
 SELECT n, custom_id, start, size, attempt, started_at FROM batch_lines
-WHERE org_id = @org_id AND batch_id = @batch_id AND state = 'waiting' AND n > sqlc.arg(after) ORDER BY n LIMIT @max_rows;
+WHERE org_id = @org_id AND batch_id = @batch_id AND state = 'waiting' AND n > sqlc.arg(after) AND (started_at IS NOT NULL OR NOT @started::boolean)
+ORDER BY n LIMIT @max_rows;
 
 -- name: StartLine :one
 -- The start is kept from the first time on, and with it the request's id: a line that was in flight when its gateway died
@@ -170,5 +172,5 @@ UPDATE batches SET completed = completed + @completed, failed = failed + @failed
 
 -- name: LineResults :many
 -- Those that completed, or all others: failed ones, and ones that never ran.
-SELECT n, custom_id, result FROM batch_lines
+SELECT n, custom_id, result, attempt, started_at FROM batch_lines
 WHERE org_id = @org_id AND batch_id = @batch_id AND (state = 'completed') = @completed::boolean AND n > sqlc.arg(after) ORDER BY n LIMIT @max_rows;

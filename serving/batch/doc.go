@@ -20,10 +20,11 @@
 //
 // Exactly once. A result is written once, in the transaction that counts it; a line with a result never runs again. A
 // line's request id is made of its batch, number and attempt and the moment of the attempt's first start, which is stored
-// before the request is: a line that was in flight when its gateway died runs again under the same id, and the rater books
-// an id once. So the engine may do the work twice, and the customer pays once. A request that came to nothing has left
-// an event that charges nothing, so the next attempt has another number. If a gateway dies between the two, the attempt
-// that follows repeats the id of that event and is not charged: that is the operator's loss.
+// before the request is: a line that was in flight when its gateway died runs again under the same id, until it has a result,
+// and the rater books an id once. So the engine may do the work twice, and the customer pays once. A request that came to
+// nothing has left an event that charges nothing, so the next attempt has another number. If a gateway dies between the two,
+// or such a line fails again, the attempt that follows repeats the id of that event and is not charged: that is the operator's
+// loss.
 //
 // Spare capacity. Lines are asked for at the service tier batch (gate.Request.Batch): at its percentage of the price where
 // the price offers it, and last in the queue of engines that rank. Where none ranks, a line starts only while no unit of
@@ -35,5 +36,7 @@
 // whatever would fail again. What the engines or we are to blame for is tried again, a few times.
 //
 // Ending. When the window ends or the customer cancels, no line starts any more; those in flight have a while to end and
-// are then called off, uncharged. Results are kept in every case; lines that never ran are told of in the error file.
+// are then called off, uncharged. Those that were in flight when a gateway died may have been charged: they have the same while
+// to run again, and if they cannot, the error file says that they may have been paid. Results are kept in every case; lines
+// that never ran are told of in the error file. A batch whose endpoint nobody serves any more ends in the same way.
 package batch

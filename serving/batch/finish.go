@@ -101,7 +101,7 @@ func (h *hold) output(ctx context.Context, completed bool, outcome string) (u *U
 			after = l.N
 			text := l.Result
 			if text == nil {
-				text = appendNeverRan(nil, h.batch.ID, l.N, l.CustomID, outcome)
+				text = appendUnfinished(nil, h.batch.ID, &l, outcome)
 			}
 			if _, err := u.Write(text); err != nil {
 				return u, err

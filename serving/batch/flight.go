@@ -36,12 +36,44 @@ func (h *hold) lines(ctx context.Context) error {
 	}
 }
 
+// settle runs lines again that were in flight when their gateway died, of a batch that has ended meanwhile: they may be in the
+// usage log, so that it could be a lie that they never ran, and one that is paid for. They run under their ids, and have as long
+// as lines in flight have.
+func (h *hold) settle(ctx context.Context) error {
+	if h.endpoint == nil || h.batch.Outcome == Completed || h.batch.InProgressAt == nil {
+		return nil
+	}
+	h.settling = true
+	defer func() { h.settling = false }()
+	for over := time.Now().Add(h.runner.Grace); ; {
+		f := &flight{freed: make(chan struct{}, 1)}
+		f.ctx, f.callOff = context.WithDeadline(h.life, over)
+		started, err := h.start(ctx, f)
+		h.land(ctx, f)
+		ended := f.ctx.Err() != nil
+		f.callOff()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case ended || err == nil && started == 0:
+			return nil // what is left is told as it is
+		case err != nil:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-h.runner.stopping:
+		case <-time.After(min(settleEvery, time.Until(over))):
+		}
+	}
+}
+
 // start starts lines in their order, as there is room.
 func (h *hold) start(ctx context.Context, f *flight) (started int, err error) {
 	for after := int32(0); ; {
 		var page []q.WaitingLinesRow
 		if err := h.runner.store.in(ctx, h.batch.OrgID, func(rows *q.Queries) (err error) {
-			page, err = rows.WaitingLines(ctx, q.WaitingLinesParams{OrgID: h.batch.OrgID, BatchID: h.batch.ID, After: after, MaxRows: pageLines})
+			page, err = rows.WaitingLines(ctx, q.WaitingLinesParams{OrgID: h.batch.OrgID, BatchID: h.batch.ID, After: after, Started: h.settling, MaxRows: pageLines})
 			return err
 		}); err != nil || len(page) == 0 {
 			return started, err
@@ -69,7 +101,7 @@ func (h *hold) start(ctx context.Context, f *flight) (started int, err error) {
 // await waits for room for a line.
 func (h *hold) await(ctx context.Context, f *flight) error {
 	for {
-		if err := h.cause(); err != nil {
+		if err := h.cause(); err != nil && (!h.settling || errors.Is(err, errStopped)) {
 			return err
 		}
 		if f.running.Load() < maxPerBatch && h.runner.take(h.batch.Model) {
@@ -78,6 +110,8 @@ func (h *hold) await(ctx context.Context, f *flight) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-f.ctx.Done():
+			return context.Cause(f.ctx)
 		case <-f.freed:
 		case <-time.After(slotPoll):
 		}

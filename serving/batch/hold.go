@@ -22,10 +22,12 @@ type hold struct {
 	life     context.Context // of this gateway
 	endpoint *Endpoint
 	hash     keys.Hash
+	settling bool // what runs is of a batch that has ended
 
 	mu        sync.Mutex
 	cancelled bool
 	paused    *pause
+	failed    map[int32]int // tries of lines that keep their ids
 }
 
 // pause is why a batch cannot go on now.
@@ -67,7 +69,7 @@ func (h *hold) cause() error {
 func (h *hold) putOff(f *fault.Fault, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.paused == nil {
+	if h.paused == nil && !h.settling {
 		code := f.Code
 		if code == "" {
 			code = f.Kind.String()

@@ -44,6 +44,7 @@ const (
 	pageLines     = 64               // lines read at once to be started
 	slotPoll      = 100 * time.Millisecond
 	callOffAfter  = 10 * time.Minute // lines in flight when a batch was cancelled or has expired
+	settleEvery   = time.Second      // between tries of lines that may have been charged, once their batch has ended
 	pauseBroke    = time.Minute      // until a batch without credit is tried again
 	pauseBusy     = 5 * time.Second  // until one that found no engine, or not enough room, is
 	pauseMost     = time.Minute

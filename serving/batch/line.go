@@ -126,7 +126,7 @@ func (a *attempt) judge(ctx, life context.Context, err error) (verdict, error) {
 		return strained, a.putBack(ctx, a.logged)
 	case f.Kind == fault.Internal || f.Kind == fault.Upstream || f.Kind == fault.Timeout:
 		slog.WarnContext(ctx, "batch: a line failed", "batch", FormatBatch(h.batch.ID), "line", a.line.N, "attempt", a.n, "cause", err)
-		if a.n+1 < maxAttempts {
+		if a.mayRetry() {
 			return strained, a.putBack(ctx, true)
 		}
 	}
@@ -140,8 +140,27 @@ func (a *attempt) judge(ctx, life context.Context, err error) (verdict, error) {
 	return nothing, nil
 }
 
+// again reports whether an earlier gateway had started the line: then the log may have its request, charged, and it keeps its
+// id until it has a result.
+func (a *attempt) again() bool { return a.line.StartedAt != nil }
+
+// mayRetry counts a try that failed, and says whether there may be another.
+func (a *attempt) mayRetry() bool {
+	if !a.again() {
+		return a.n+1 < maxAttempts
+	}
+	h := a.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failed[a.line.N]++
+	return h.failed[a.line.N] < maxAttempts
+}
+
 // putBack leaves the line to a later try: of another start, and of another number when the log has this one.
 func (a *attempt) putBack(ctx context.Context, logged bool) error {
+	if a.again() {
+		return nil
+	}
 	p := q.PutLineBackParams{OrgID: a.hold.batch.OrgID, BatchID: a.hold.batch.ID, N: a.line.N, Attempt: a.n}
 	if logged {
 		p.Logged = 1

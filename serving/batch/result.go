@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"millrace/db/q"
 	"millrace/internal/ids"
 )
 
@@ -64,13 +65,21 @@ func appendHead(dst []byte, id ids.ID, customID string) []byte {
 	return append(append(append(dst, `","custom_id":`...), customID...), `,"response":`...)
 }
 
-// Why a line never ran.
-var neverRan = map[string]string{
+// Why a line has no answer.
+const interrupted = "interrupted"
+
+var unfinished = map[string]string{
 	Expired:   `null,"error":{"code":"batch_expired","message":"This request could not be executed before the completion window expired."}}` + "\n",
 	Cancelled: `null,"error":{"code":"batch_cancelled","message":"This request was not executed: the batch was cancelled."}}` + "\n",
+	interrupted: `null,"error":{"code":"batch_interrupted","message":"A gateway ended while it executed this request, and it could not be executed again in time. ` +
+		`If your usage has it, under the id of this line, it was paid."}}` + "\n",
 }
 
-// appendNeverRan is the error file's line of a line that never ran.
-func appendNeverRan(dst []byte, batch ids.ID, n int32, customID, outcome string) []byte {
-	return append(appendHead(dst, requestID(batch, n, 0, ids.Time(batch)), customID), neverRan[outcome]...)
+// appendUnfinished is the error file's line of a line without an answer.
+func appendUnfinished(dst []byte, batch ids.ID, l *q.LineResultsRow, outcome string) []byte {
+	started := ids.Time(batch)
+	if l.StartedAt != nil {
+		started, outcome = *l.StartedAt, interrupted
+	}
+	return append(appendHead(dst, requestID(batch, l.N, l.Attempt, started), l.CustomID), unfinished[outcome]...)
 }

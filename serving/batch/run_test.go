@@ -403,3 +403,100 @@ func TestOneWrongRequestAmongMany(t *testing.T) {
 		t.Errorf("%+v %s", a, body)
 	}
 }
+
+// A line that ran, and was charged, just before its gateway died is not told as never executed when its batch has ended
+// meanwhile: it runs again under its id and its answer is handed over.
+func TestWhatWasInFlightWhenABatchEndedIsHandedOver(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end     func(w *world, id ids.ID)
+		status  string
+		engine  gatetest.Script // of the second gateway
+		settled int
+	}{
+		"expired":         {func(w *world, _ ids.ID) { w.clock.Advance(batch.Window) }, batch.Expired, gatetest.Stream(said), 4},
+		"cancelled":       {func(w *world, id ids.ID) { _, _ = w.store.Cancel(w.t.Context(), w.owner, id) }, batch.Cancelled, gatetest.Stream(said), 4},
+		"without success": {func(w *world, _ ids.ID) { w.clock.Advance(batch.Window) }, batch.Expired, hang(0), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			free := make(chan struct{})
+			first := gatetest.NewEngine(t, func(c net.Conn, n int) bool { <-free; return gatetest.Stream(said)(c, n) })
+			a := w.gateway(gatetest.New(t, direct, first), nil)
+			b := w.create(requests(6))
+			waitFor(t, "lines in flight", func() bool { return first.Requests() == 4 })
+			a.db.Close() // it writes nothing any more
+			close(free)
+			waitFor(t, "lines that were charged", func() bool { return len(a.Log.Events()) == 4 })
+			a.die()
+			tt.end(w, b.ID)
+			second := gatetest.NewEngine(t, tt.engine)
+			other := w.gateway(gatetest.New(t, direct, second), func(o *batch.Options) {
+				if tt.settled == 0 {
+					o.Grace = 200 * time.Millisecond
+				}
+			})
+			b = w.status(b.ID, tt.status)
+			good, bad := w.answers(b.OutputFileID), w.answers(b.ErrorFileID)
+			codes := map[string]int{}
+			for _, l := range bad {
+				codes[l.Error.Code]++
+			}
+			if len(good) != tt.settled || int(b.Completed) != tt.settled || codes["batch_"+tt.status] != 2 || codes["batch_interrupted"] != 4-tt.settled || len(bad) != 6-tt.settled {
+				t.Fatalf("%+v: %d answers, others %v", b, len(good), codes)
+			}
+			ran := map[ids.ID]bool{}
+			for _, e := range a.Log.Events() {
+				ran[e.ID] = e.Charge > 0
+			}
+			for _, e := range other.Log.Events() {
+				if !ran[e.ID] {
+					t.Errorf("%s is another request than the one that was charged", e.ID)
+				}
+			}
+		})
+	}
+}
+
+// A line that may have been charged keeps its id when its engine fails: it is never charged under two.
+func TestALineThatMayBeChargedKeepsItsID(t *testing.T) {
+	w := newWorld(t)
+	first := gatetest.NewEngine(t, hang(0))
+	a := w.gateway(gatetest.New(t, direct, first), nil)
+	b := w.create(requests(1))
+	waitFor(t, "a line in flight", func() bool { return first.Requests() == 1 })
+	a.db.Close()
+	a.die()
+	second := gatetest.NewEngine(t, func(c net.Conn, n int) bool {
+		if n <= 3 { // the gate's own tries
+			return gatetest.Refuse(500, `{}`)(c, n)
+		}
+		return gatetest.Stream(said)(c, n)
+	})
+	other := w.gateway(gatetest.New(t, direct, second), nil)
+	w.status(b.ID, batch.Completed)
+	events := append(a.Log.Events(), other.Log.Events()...)
+	if len(events) < 3 {
+		t.Fatalf("%d events", len(events))
+	}
+	for _, e := range events {
+		if e.ID != events[0].ID {
+			t.Errorf("%s ran under another id before", e.ID)
+		}
+	}
+}
+
+// A batch for an endpoint that no gateway serves any more waits for one, and ends with its window or when it is cancelled.
+func TestABatchWithoutAnEndpointEnds(t *testing.T) {
+	for status, end := range map[string]func(w *world, id ids.ID){
+		batch.Expired:   func(w *world, _ ids.ID) { w.clock.Advance(batch.Window) },
+		batch.Cancelled: func(w *world, id ids.ID) { _, _ = w.store.Cancel(w.t.Context(), w.owner, id) },
+	} {
+		w := newWorld(t)
+		b := w.create(requests(2))
+		w.exec(`UPDATE batches SET endpoint = '/v1/gone'`)
+		w.gateway(gatetest.New(t, direct), nil)
+		w.until(b.ID, "paused", func(b batch.Batch) bool { return b.PauseCode == "endpoint_unavailable" })
+		end(w, b.ID)
+		w.status(b.ID, status)
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"millrace/db"
 	"millrace/db/q"
+	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/serving/gate"
 	"millrace/serving/route"
@@ -147,7 +148,7 @@ func (r *Runner) claim(ctx context.Context) (b q.Batch, err error) {
 
 // work does what there is to do on a batch, and lets it go.
 func (r *Runner) work(ctx context.Context, b q.Batch) {
-	h := &hold{runner: r, batch: b, life: ctx, endpoint: r.store.endpoints.find(b.Endpoint), cancelled: b.Status == Cancelling}
+	h := &hold{runner: r, batch: b, life: ctx, endpoint: r.store.endpoints.find(b.Endpoint), cancelled: b.Status == Cancelling, failed: map[int32]int{}}
 	held, end := context.WithCancelCause(ctx)
 	var keeper sync.WaitGroup
 	keeper.Go(func() { h.keep(held, end) })
@@ -178,17 +179,21 @@ func (h *hold) steps(ctx context.Context) error {
 	}
 	for {
 		var err error
-		switch h.batch.Status {
-		case Validating:
+		switch status := h.batch.Status; {
+		case status == Finalizing, status == Cancelling:
+			if err = h.settle(ctx); err == nil {
+				err = h.finish(ctx)
+			}
+		case status != Validating && status != InProgress:
+			return nil
+		case h.endpoint == nil:
+			err = h.unserved()
+		case status == Validating:
 			err = h.validate(ctx)
-		case InProgress:
+		default:
 			if err = h.lines(ctx); err == nil {
 				err = h.finalizing(ctx, Completed)
 			}
-		case Finalizing, Cancelling:
-			err = h.finish(ctx)
-		default:
-			return nil
 		}
 		switch {
 		case errors.Is(err, errExpired):
@@ -205,11 +210,18 @@ func (h *hold) steps(ctx context.Context) error {
 	}
 }
 
+// unserved leaves a batch to gateways that serve its endpoint: another version of the program made it. Without any, it ends
+// with its window.
+func (h *hold) unserved() error {
+	if err := h.cause(); err != nil {
+		return err
+	}
+	h.putOff(fault.New(fault.Unavailable, "This gateway does not serve %s.", h.batch.Endpoint).WithCode("endpoint_unavailable"), pauseMost)
+	return errPaused
+}
+
 // prepare finds what every line needs.
 func (h *hold) prepare(ctx context.Context) error {
-	if h.endpoint == nil {
-		return errors.New("batch: no endpoint " + h.batch.Endpoint)
-	}
 	return h.runner.store.in(ctx, h.batch.OrgID, func(rows *q.Queries) error {
 		hash, err := rows.KeyHashOf(ctx, q.KeyHashOfParams{OrgID: h.batch.OrgID, ID: h.batch.KeyID})
 		if err == nil {
