@@ -37,6 +37,7 @@ type Config struct {
 	DataURL      string           // what gateways dial; "" = the listener's own address as the hub's network sees it
 	Inventory    string           // JSON file that replaces detection, read again and again; the host is then shown as simulated
 	DieWithAgent bool             // engines are killed by the kernel when this process dies, however it dies
+	FabricListen string           // address at which other hosts measure the way to this one; AutoFabric; "" = they do not
 	KeepEngines  bool             // engines outlive this process, and the next one adopts them
 	Runtime      *engines.Runtime `json:"-"` // for engines in containers; nil = there are none
 	Drain        time.Duration
@@ -113,6 +114,7 @@ type agent struct {
 	engines *engines.Supervisor
 	relay   *relay.Relay
 	eye     *eye
+	links   *links
 	dataURL string
 
 	desired  desired
@@ -131,6 +133,11 @@ func (a *agent) run(ctx context.Context) error {
 	looking, enough := context.WithTimeout(ctx, lookLimit)
 	a.eye.look(looking, true)
 	enough()
+	if err := a.openLinks(); err != nil {
+		plane.close()
+		a.engines.Stop(context.Background())
+		return err
+	}
 	if a.desired.load(a.folder.Path(desiredName), a.log) { // else it is not known what may be stopped
 		a.engines.Apply(a.desired.units)
 	}
@@ -142,6 +149,8 @@ func (a *agent) run(ctx context.Context) error {
 	work.Go(func() { a.stayLinked(linked) })
 	work.Go(func() { a.stayFresh(linked) })
 	work.Go(func() { a.eye.run(linked) })
+	work.Go(func() { a.answerProbes(linked) })
+	work.Go(func() { a.probe(linked) })
 	shipping, stopShipping := context.WithCancel(linked)
 	defer stopShipping()
 	var shipper sync.WaitGroup

@@ -131,6 +131,11 @@ func (e *eye) look(ctx context.Context, thorough bool) {
 		return
 	}
 	e.told = string(text)
+	e.news()
+}
+
+// news says that there is something new to tell.
+func (e *eye) news() {
 	select {
 	case e.changed <- struct{}{}:
 	default:

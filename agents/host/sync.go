@@ -126,6 +126,7 @@ func (a *agent) heed(answer wire.SyncResponse) {
 	if answer.NowMS > 0 {
 		a.eye.skewed(a.cfg.Clock.Now().Sub(time.UnixMilli(answer.NowMS)))
 	}
+	a.links.named(answer.Peers)
 }
 
 // apply keeps what is desired on disk first, then makes it so.
@@ -148,5 +149,6 @@ func (a *agent) observe(simulated bool) wire.Observed {
 	o := wire.Observed{AgentVersion: a.cfg.Version, DataURL: a.dataURL, Simulated: simulated, Units: a.engines.Observed(),
 		JournalDropped: a.journal.Dropped(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	a.eye.tell(&o)
+	a.links.tell(&o)
 	return o
 }

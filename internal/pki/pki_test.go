@@ -88,7 +88,11 @@ func TestWhoMayTalkToWhom(t *testing.T) {
 		{"an agent dials the hub", trust.HubServer(hub), trust.Dial(hostX, Hub), true},
 		{"a joining host dials the hub by fingerprint", trust.HubServer(hub), DialJoin(ca.Digest(), c), true},
 		{"a gateway dials host x", trust.HostServer(hostX), trust.Dial(gw, Host(x)), true},
+		{"host y measures the way to x", trust.PeerServer(hostX), trust.Dial(hostY, Host(x)), true},
 
+		{"a foreign host measures the way to x", trust.PeerServer(hostX), foreign.Dial(evilX, Host(x)), false},
+		{"nobody measures the way to x", trust.PeerServer(hostX), DialJoin(ca.Digest(), c), false},
+		{"a host measures the way to x and meets y", trust.PeerServer(hostY), trust.Dial(hostY, Host(x)), false},
 		{"a joining host meets another authority's hub", foreign.HubServer(evilHub), DialJoin(ca.Digest(), c), false},
 		{"a joining host meets a host in place of the hub", trust.HubServer(hostX), DialJoin(ca.Digest(), c), false},
 		{"an agent meets another authority's hub", foreign.HubServer(evilHub), trust.Dial(hostX, Hub), false},

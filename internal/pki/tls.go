@@ -78,7 +78,15 @@ func (t *Trust) HostServer(s *Source) *tls.Config {
 	return cfg
 }
 
-// Dial is a client that talks to exactly one peer: a gateway to Host(id), an agent to Hub.
+// PeerServer is where an agent lets other hosts of the installation measure the way to it, and nothing else.
+func (t *Trust) PeerServer(s *Source) *tls.Config {
+	cfg := t.server(s)
+	cfg.ClientAuth = tls.RequireAnyClientCert
+	cfg.VerifyConnection = func(cs tls.ConnectionState) error { return t.verify(cs, isHost) }
+	return cfg
+}
+
+// Dial is a client that talks to exactly one peer: a gateway to Host(id), an agent to Hub, a host to Host(id).
 func (t *Trust) Dial(s *Source, peer Name) *tls.Config {
 	cfg := t.client(func(cs tls.ConnectionState) error {
 		return t.verify(cs, func(n Name) bool { return n == peer })

@@ -28,6 +28,7 @@ type Command struct {
 	DataURL       string        `help:"Under which address gateways reach the data plane; default: as the hub's network sees it." placeholder:"https://HOST:PORT" env:"MILLRACE_DATA_URL"`
 	Inventory     string        `help:"JSON file to be shown in place of this machine's hardware; the host counts as simulated." placeholder:"FILE" type:"existingfile" env:"MILLRACE_INVENTORY"`
 	Drain         time.Duration `help:"How long running requests may go on when the agent is told to stop." default:"30s" env:"MILLRACE_DRAIN"`
+	Fabric        string        `name:"fabric-listen" help:"Address where other hosts measure the way to this one; 'auto' = the fastest interface's." placeholder:"IP:PORT" env:"MILLRACE_FABRIC_LISTEN"`
 	KeepEngines   bool          `help:"Engines outlive this process, and the next one adopts them: for systemd with KillMode=process." env:"MILLRACE_KEEP_ENGINES"`
 	Container     string        `name:"container-command" help:"How to run an engine in a container, such as 'podman run --rm --name {name} --network host {env} {devices} -v {dir}:{dir} {image} {args}'. No shell reads it." env:"MILLRACE_CONTAINER_COMMAND"`
 	ContainerStop string        `help:"How to stop one; default: RUNTIME stop --time {seconds} {name}." env:"MILLRACE_CONTAINER_STOP"`
@@ -61,7 +62,7 @@ func (c *Command) Run(ctx context.Context) error {
 		go dieWithParent(c.ParentDeath) // ends the process
 	}
 	return host.Run(ctx, host.Config{Hub: "https://" + hub.Host, Join: c.Join, Data: data, DataListen: c.DataListen, DataURL: c.DataURL,
-		Inventory: c.Inventory, DieWithAgent: c.ParentDeath > 0, KeepEngines: c.KeepEngines, Runtime: runtime, Drain: c.Drain, Version: c.Version})
+		Inventory: c.Inventory, FabricListen: c.Fabric, DieWithAgent: c.ParentDeath > 0, KeepEngines: c.KeepEngines, Runtime: runtime, Drain: c.Drain, Version: c.Version})
 }
 
 // dieWithParent ends this process without a farewell when it has become an orphan: the next start of its parent must find
