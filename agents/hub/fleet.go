@@ -3,6 +3,7 @@ package hub
 import (
 	"encoding/json"
 	"log/slog"
+	"reflect"
 	"sync"
 	"time"
 
@@ -200,7 +201,7 @@ func (f *fleet) lost(host ids.ID) {
 }
 
 func (f *fleet) unknown(u *unit) {
-	elsewhere := u.load != u.own && u.heard.After(u.told)
+	elsewhere := !reflect.DeepEqual(u.load, u.own) && u.heard.After(u.told)
 	own := u.own
 	u.host, u.cache = ids.Nil, nil
 	if elsewhere {
@@ -225,6 +226,16 @@ func (f *fleet) silent(now time.Time) {
 			f.tellWhole(id, u)
 		}
 	}
+}
+
+func (f *fleet) one(id ids.ID) (LiveUnit, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	u := f.units[id]
+	if u == nil || u.heard.IsZero() {
+		return LiveUnit{}, false
+	}
+	return LiveUnit{Load: u.load, Heard: u.heard}, true
 }
 
 func (f *fleet) live() map[ids.ID]LiveUnit {

@@ -178,4 +178,7 @@ func (h *Hub) Live() Live {
 	return l
 }
 
+// LiveUnit gives one unit; false when nobody has told of it.
+func (h *Hub) LiveUnit(id ids.ID) (LiveUnit, bool) { return h.fleet.one(id) }
+
 var errRemoved = errors.New("hub: the host was removed")

@@ -117,8 +117,8 @@ func releaseFor(ctx context.Context, query *q.Queries, p *Placement, spec []byte
 
 func alreadyPlaced(ctx context.Context, query *q.Queries, name string) (ids.ID, error) {
 	row, err := query.PlacedUnitByName(ctx, name)
-	if err == nil && row.HostID == nil {
-		return ids.Nil, fault.New(fault.Conflict, "There already is an attached unit %q.", name).WithCode("name_taken").WithParam("name")
+	if err == nil && (row.HostID == nil || row.PlanID != nil) {
+		return ids.Nil, fault.New(fault.Conflict, "There already is a unit %q, attached or of a plan.", name).WithCode("name_taken").WithParam("name")
 	}
 	return row.ID, err
 }

@@ -343,7 +343,7 @@ VALUES ($1, $2, $3, $4::uuid, $5, $6::uuid, $7, $8)
 ON CONFLICT (name) DO UPDATE SET model_id = excluded.model_id, release_id = excluded.release_id, engine = excluded.engine,
        host_id = excluded.host_id, slot = excluded.slot, upstream_model = excluded.upstream_model, wanted = 'serving',
        generation = units.generation + 1
-WHERE units.host_id IS NOT NULL
+WHERE units.host_id IS NOT NULL AND units.plan_id IS NULL
   AND (units.model_id, units.release_id, units.engine, units.host_id, units.slot, units.upstream_model, units.wanted)
       IS DISTINCT FROM (excluded.model_id, excluded.release_id, excluded.engine, excluded.host_id, excluded.slot, excluded.upstream_model, 'serving')
 RETURNING id
@@ -378,18 +378,19 @@ func (q *Queries) PlaceUnit(ctx context.Context, arg PlaceUnitParams) (ids.ID, e
 }
 
 const placedUnitByName = `-- name: PlacedUnitByName :one
-SELECT id, host_id FROM units WHERE name = $1 AND removed_at IS NULL
+SELECT id, host_id, plan_id FROM units WHERE name = $1 AND removed_at IS NULL
 `
 
 type PlacedUnitByNameRow struct {
 	ID     ids.ID
 	HostID *ids.ID
+	PlanID *ids.ID
 }
 
 func (q *Queries) PlacedUnitByName(ctx context.Context, name string) (PlacedUnitByNameRow, error) {
 	row := q.db.QueryRow(ctx, placedUnitByName, name)
 	var i PlacedUnitByNameRow
-	err := row.Scan(&i.ID, &i.HostID)
+	err := row.Scan(&i.ID, &i.HostID, &i.PlanID)
 	return i, err
 }
 

@@ -83,13 +83,13 @@ VALUES (sqlc.arg(id), sqlc.arg(name), sqlc.arg(model_id), sqlc.arg(release_id)::
 ON CONFLICT (name) DO UPDATE SET model_id = excluded.model_id, release_id = excluded.release_id, engine = excluded.engine,
        host_id = excluded.host_id, slot = excluded.slot, upstream_model = excluded.upstream_model, wanted = 'serving',
        generation = units.generation + 1
-WHERE units.host_id IS NOT NULL
+WHERE units.host_id IS NOT NULL AND units.plan_id IS NULL
   AND (units.model_id, units.release_id, units.engine, units.host_id, units.slot, units.upstream_model, units.wanted)
       IS DISTINCT FROM (excluded.model_id, excluded.release_id, excluded.engine, excluded.host_id, excluded.slot, excluded.upstream_model, 'serving')
 RETURNING id;
 
 -- name: PlacedUnitByName :one
-SELECT id, host_id FROM units WHERE name = $1 AND removed_at IS NULL;
+SELECT id, host_id, plan_id FROM units WHERE name = $1 AND removed_at IS NULL;
 
 -- name: StoreAttempts :exec
 -- An ended record is never changed; a snapshot of a running attempt is replaced. Times are unix milliseconds, 0 = none.
