@@ -38,7 +38,7 @@ type result struct {
 // history is the conversation as chat has it, and the turn in the making: messages of one role that follow each other are
 // one turn.
 type history struct {
-	out []byte // messages, with commas between them
+	out []byte // the chat body, of which messages are being written
 
 	who     role
 	at      spot // where the turn began
@@ -134,7 +134,7 @@ func (r *reader) flushAssistant() {
 // begin begins a message.
 func (r *reader) begin(name string, p place) {
 	h := &r.history
-	if len(h.out) > 0 {
+	if len(r.req.places) > 0 {
 		h.out = append(h.out, ',')
 	}
 	h.out = append(append(append(h.out, `{"role":"`...), name...), '"')

@@ -190,6 +190,7 @@ func (r *reader) limit() error {
 
 // conversation writes the messages.
 func (r *reader) conversation() error {
+	r.history.out = append(r.out, `,"messages":[`...)
 	if v := r.members["system"]; v != nil {
 		if err := r.system(systemBlocks, v, spot{inSystem, noBlock, noBlock}); err != nil {
 			return field.Within("system", err)
@@ -203,10 +204,10 @@ func (r *reader) conversation() error {
 		return field.Within("messages", err)
 	}
 	r.flush()
-	if len(r.history.out) == 0 {
+	if len(r.req.places) == 0 {
 		return field.Invalid("messages", "At least one message is required.")
 	}
-	r.put("messages", append(append([]byte{'['}, r.history.out...), ']'))
+	r.out = append(r.history.out, ']')
 	return r.prefill()
 }
 

@@ -427,20 +427,36 @@ func TestManySmallPieces(t *testing.T) {
 	}
 }
 
-// An agent's request: tools, and a conversation of some turns.
+// BenchmarkDecode is what a request costs that an agent sends, tools and 20 turns of about 24 KB, beside the same for chat.
 func BenchmarkDecode(b *testing.B) {
-	var turns strings.Builder
-	for i := range 10 {
-		fmt.Fprintf(&turns, `{"role":"user","content":[{"type":"text","text":"%s"}]},{"role":"assistant","content":[{"type":"tool_use","id":"c%d","name":"f","input":{"a":%d}}]},`+
-			`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c%d","content":"%s"}]},`, strings.Repeat("word ", 40), i, i, i, strings.Repeat("line ", 100))
+	var turns, chat strings.Builder
+	text := strings.Repeat("some words of a conversation ", 10)
+	for i := range 20 {
+		fmt.Fprintf(&turns, `{"role":"user","content":[{"type":"text","text":"%s"}]},{"role":"assistant","content":[{"type":"tool_use","id":"c%d","name":"f","input":{"a":1}}]},`+
+			`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c%d","content":"%s"}]},{"role":"assistant","content":[{"type":"text","text":"%s"}]},`, text, i, i, text, text)
+		fmt.Fprintf(&chat, `{"role":"user","content":"%s"},{"role":"assistant","content":null,"tool_calls":[{"id":"c%d","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]},`+
+			`{"role":"tool","tool_call_id":"c%d","content":"%s"},{"role":"assistant","content":"%s"},`, text, i, i, text, text)
 	}
-	body := []byte(request(`"stream":true,"system":"be brief","messages":[` + turns.String() + hi + `],"tools":[` + toolF + `],"thinking":{"type":"adaptive"}`))
+	const schema = `{"type":"object","properties":{"a":{"type":"integer","description":"A number of something that somebody needs."}}}`
 	o := Options{Seal: testSeal(b)}
-	b.SetBytes(int64(len(body)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := Decode(body, o); err != nil {
-			b.Fatal(err)
-		}
+	for _, bb := range []struct {
+		name, body string
+		decode     func([]byte) error
+	}{
+		{"messages", request(`"stream":true,"system":"be brief","messages":[` + turns.String() + hi + `],"tools":[{"name":"f","input_schema":` + schema + `}],"thinking":{"type":"adaptive"}`),
+			func(body []byte) error { _, err := Decode(body, o); return err }},
+		{"chat", `{"model":"m","stream":true,"messages":[{"role":"system","content":"be brief"},` + chat.String() + hi + `],"tools":[{"type":"function","function":{"name":"f","parameters":` + schema + `}}],"max_tokens":100}`,
+			func(body []byte) error { _, err := protocol.DecodeChat(body); return err }},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			body := []byte(bb.body)
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := bb.decode(body); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

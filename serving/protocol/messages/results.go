@@ -61,7 +61,7 @@ func (r *reader) toolResult(b *block, at spot) error {
 	if len(images) > 0 {
 		texts = append(texts, []byte("(The images of this result follow.)"))
 	}
-	joined := bytes.Join(texts, blockGap)
+	joined := join(texts)
 	if failed {
 		joined = markError(joined)
 	}
@@ -71,6 +71,14 @@ func (r *reader) toolResult(b *block, at spot) error {
 		h.image(p.text, p.at)
 	}
 	return nil
+}
+
+// join makes one text of several; one alone stays where it is.
+func join(texts [][]byte) []byte {
+	if len(texts) == 1 {
+		return texts[0]
+	}
+	return bytes.Join(texts, blockGap)
 }
 
 // maxErrorMark is how far into a result its own word for an error is looked for, in bytes.
