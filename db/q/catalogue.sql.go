@@ -233,12 +233,13 @@ func (q *Queries) InsertModel(ctx context.Context, arg InsertModelParams) (Model
 }
 
 const listUnits = `-- name: ListUnits :many
-SELECT u.id, u.name, u.model_id, u.engine, u.host_id, u.upstream_model, u.base_url, u.wanted, u.created_at,
+SELECT u.id, u.name, u.model_id, u.engine, u.host_id, u.upstream_model, u.base_url, u.wanted, u.created_at, u.parts, u.state, u.state_text,
+       (u.plan_id IS NOT NULL)::boolean AS planned,
        (u.sealed_key IS NOT NULL)::boolean AS has_key, m.name AS model_name, COALESCE(h.name, '') AS host_name
 FROM units u
 JOIN models m ON m.id = u.model_id
 LEFT JOIN hosts h ON h.id = u.host_id
-WHERE u.removed_at IS NULL
+WHERE u.removed_at IS NULL AND u.part_of IS NULL
 ORDER BY m.name, u.name
 `
 
@@ -252,12 +253,16 @@ type ListUnitsRow struct {
 	BaseUrl       string
 	Wanted        string
 	CreatedAt     time.Time
+	Parts         int32
+	State         string
+	StateText     string
+	Planned       bool
 	HasKey        bool
 	ModelName     string
 	HostName      string
 }
 
-// Every unit that is not gone, for people.
+// Every unit that is not gone, for people. Engines that are parts of a unit are not units.
 func (q *Queries) ListUnits(ctx context.Context) ([]ListUnitsRow, error) {
 	rows, err := q.db.Query(ctx, listUnits)
 	if err != nil {
@@ -277,6 +282,10 @@ func (q *Queries) ListUnits(ctx context.Context) ([]ListUnitsRow, error) {
 			&i.BaseUrl,
 			&i.Wanted,
 			&i.CreatedAt,
+			&i.Parts,
+			&i.State,
+			&i.StateText,
+			&i.Planned,
 			&i.HasKey,
 			&i.ModelName,
 			&i.HostName,

@@ -21,13 +21,14 @@ WHERE u.removed_at IS NULL AND u.shard = 0 AND (u.host_id IS NULL OR h.removed_a
 ORDER BY u.id;
 
 -- name: ListUnits :many
--- Every unit that is not gone, for people.
-SELECT u.id, u.name, u.model_id, u.engine, u.host_id, u.upstream_model, u.base_url, u.wanted, u.created_at,
+-- Every unit that is not gone, for people. Engines that are parts of a unit are not units.
+SELECT u.id, u.name, u.model_id, u.engine, u.host_id, u.upstream_model, u.base_url, u.wanted, u.created_at, u.parts, u.state, u.state_text,
+       (u.plan_id IS NOT NULL)::boolean AS planned,
        (u.sealed_key IS NOT NULL)::boolean AS has_key, m.name AS model_name, COALESCE(h.name, '') AS host_name
 FROM units u
 JOIN models m ON m.id = u.model_id
 LEFT JOIN hosts h ON h.id = u.host_id
-WHERE u.removed_at IS NULL
+WHERE u.removed_at IS NULL AND u.part_of IS NULL
 ORDER BY m.name, u.name;
 
 -- name: InsertModel :one

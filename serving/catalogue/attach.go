@@ -79,7 +79,7 @@ func (c *Catalogue) Attach(ctx context.Context, in AttachInput, by tenants.Actor
 		case errors.Is(err, pgx.ErrNoRows):
 			_, err = q.New(tx).InsertAttachedUnit(ctx, q.InsertAttachedUnitParams{ID: id, Name: in.Name, ModelID: model.ID, Engine: in.Engine,
 				UpstreamModel: in.UpstreamModel, BaseUrl: in.URL, SealedKey: c.sealed(id, in.Key), CreatedAt: now})
-		case err == nil && in.Replace && old.HostID == nil:
+		case err == nil && in.Replace && old.HostID == nil && old.Parts == 0:
 			id, action = old.ID, "unit.change"
 			_, err = q.New(tx).UpdateAttachedUnit(ctx, q.UpdateAttachedUnitParams{ID: id, ModelID: model.ID, Engine: in.Engine,
 				UpstreamModel: in.UpstreamModel, BaseUrl: in.URL, SealedKey: c.sealed(id, in.Key)})
@@ -114,7 +114,7 @@ func (c *Catalogue) Detach(ctx context.Context, unit ids.ID, by tenants.Actor) e
 	now := c.o.Clock.Now().UTC()
 	err := c.o.DB.InTx(ctx, db.System(), func(tx pgx.Tx) error {
 		u, err := q.New(tx).UnitByID(ctx, unit)
-		if errors.Is(err, pgx.ErrNoRows) || err == nil && u.HostID != nil {
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && (u.HostID != nil || u.Parts > 0) {
 			return fault.New(fault.NotFound, "There is no such attached unit.").WithCode("unit_not_found")
 		}
 		if err != nil {

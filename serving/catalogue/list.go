@@ -28,6 +28,10 @@ type UnitInfo struct {
 	HostID        ids.ID
 	UpstreamModel string
 	Wanted        string // serving, draining, stopped
+	Parts         int    // engines, when there are several: then it has no host of its own
+	Planned       bool   // a plan put it there
+	State         string // of a planned one, as serving/fleet keeps it
+	StateText     string // and why
 	Created       time.Time
 }
 
@@ -47,7 +51,7 @@ func (c *Catalogue) List(ctx context.Context, by tenants.Actor) ([]UnitInfo, err
 	list := make([]UnitInfo, len(rows))
 	for i, r := range rows {
 		list[i] = UnitInfo{ID: r.ID, Name: r.Name, Model: r.ModelName, ModelID: r.ModelID, Engine: engine.Family(r.Engine), Label: r.Engine,
-			Attached: r.HostID == nil, URL: r.BaseUrl, HasKey: r.HasKey, Host: r.HostName, UpstreamModel: r.UpstreamModel,
+			Attached: r.HostID == nil && r.Parts == 0, Parts: int(r.Parts), Planned: r.Planned, State: r.State, StateText: r.StateText, URL: r.BaseUrl, HasKey: r.HasKey, Host: r.HostName, UpstreamModel: r.UpstreamModel,
 			Wanted: r.Wanted, Created: r.CreatedAt}
 		if r.HostID != nil {
 			list[i].HostID = *r.HostID
