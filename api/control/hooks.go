@@ -44,10 +44,11 @@ type Webhook struct {
 	CreatedAt time.Time `json:"created_at"`
 	Waiting   int64     `json:"waiting"`
 	Failed    int64     `json:"failed"`
+	Problem   string    `json:"problem,omitempty"` // why nothing is delivered there
 }
 
 func webhookOf(h hook.Hook) Webhook {
-	return Webhook{ID: ids.Format(hook.Prefix, h.ID), URL: h.URL, CreatedBy: h.CreatedBy, CreatedAt: h.CreatedAt, Waiting: h.Waiting, Failed: h.Failed}
+	return Webhook{ID: ids.Format(hook.Prefix, h.ID), URL: h.URL, CreatedBy: h.CreatedBy, CreatedAt: h.CreatedAt, Waiting: h.Waiting, Failed: h.Failed, Problem: h.Problem}
 }
 
 func (a *api) listWebhooks(c *call, _ none) (Page[Webhook], error) {

@@ -92,7 +92,7 @@ func (in *GrantInput) check(now time.Time) error {
 		return invalid("priority", "A priority is 1 to 1,000; the lowest is used first.")
 	}
 	in.ExpiresAt = in.ExpiresAt.UTC().Truncate(time.Microsecond)
-	return nil
+	return checkWritten(in.Reason, in.IdempotencyKey)
 }
 
 // GiveCredit gives credit in tx, a transaction of the system: the grant, its ledger transaction and the raised balance, all

@@ -143,6 +143,9 @@ func (d *Desk) ask(ctx context.Context, by tenants.Actor, a Ask, mayWait bool) (
 		return Request{}, err
 	}
 	a.Reason = strings.TrimSpace(a.Reason)
+	if err := checkWritten(a.Reason, a.IdempotencyKey); err != nil {
+		return Request{}, err
+	}
 	var out Request
 	err := d.change(ctx, a.Org, func(tx pgx.Tx) (err error) {
 		// Before any row, as everyone: what one operator does to a customer is added up.
@@ -340,6 +343,9 @@ func (d *Desk) Approve(ctx context.Context, by tenants.Actor, id ids.ID) (Reques
 func (d *Desk) Refuse(ctx context.Context, by tenants.Actor, id ids.ID, note string) (Request, error) {
 	if note = strings.TrimSpace(note); note == "" || len(note) > maxReason {
 		return Request{}, fault.New(fault.Invalid, "Say why, in at most 500 bytes.").WithParam("note")
+	}
+	if err := CheckWords("note", note); err != nil {
+		return Request{}, err
 	}
 	return d.judge(ctx, by, id, func(tx pgx.Tx, r Request) (Request, error) {
 		who := by.Name()

@@ -68,6 +68,7 @@ func (s *Service) now() time.Time { return s.clock.Now().UTC().Truncate(time.Mic
 type Hook struct {
 	ID              ids.ID
 	URL             string
+	Problem         string // why nothing is delivered there, whatever it answers; "" = it is tried
 	CreatedBy       string
 	CreatedAt       time.Time
 	Waiting, Failed int64 // deliveries
@@ -138,6 +139,9 @@ func (s *Service) Hooks(ctx context.Context, by tenants.Actor, org ids.ID) (list
 		list = make([]Hook, len(rows))
 		for i, r := range rows {
 			list[i] = Hook{ID: r.ID, URL: r.Url, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, Waiting: r.Waiting, Failed: r.Failed}
+			if _, err := s.checkURL(r.Url); err != nil { // made when such addresses were taken
+				list[i].Problem = fault.Of(err).Message
+			}
 		}
 		return err
 	})

@@ -22,6 +22,29 @@ import (
 	"millrace/tenants"
 )
 
+// A webhook from before such addresses were refused is listed with why nothing comes of it.
+func TestAnOldPrivateWebhookSaysSo(t *testing.T) {
+	w := newWorld(t)
+	for _, url := range []string{"http://127.0.0.1:9/in", "https://example.com/out"} {
+		if _, _, err := w.hooks.Add(t.Context(), w.owner, w.org, url); err != nil {
+			t.Fatal(err)
+		}
+	}
+	master, err := seal.Parse(seal.Generate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := hook.New(w.db, master, w.clock, false).Hooks(t.Context(), w.owner, w.org)
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	for _, h := range list {
+		if private := strings.Contains(h.URL, "127."); private != (h.Problem != "") {
+			t.Errorf("%s: %q", h.URL, h.Problem)
+		}
+	}
+}
+
 // receiver is a customer's program.
 type receiver struct {
 	*httptest.Server

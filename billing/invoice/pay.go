@@ -24,6 +24,12 @@ const (
 	maxKey       = 200 // bytes
 )
 
+// maxEarly is how long before its invoice a payment may have come: a year that is mistyped is longer ago.
+const maxEarly = 366 * 24 * time.Hour
+
+// providersKey begins the keys of what comes by the payment provider: its ids of invoices. No operator takes one away.
+const providersKey = "in_"
+
 // PaymentInput is money that arrived past the payment provider.
 type PaymentInput struct {
 	Cents          int64     // at most what is due
@@ -71,8 +77,13 @@ func (s *Service) RecordPayment(ctx context.Context, by tenants.Actor, org, id i
 		return Invoice{}, fault.New(fault.Invalid, "Give the payment's reference, at most %d bytes.", maxReference).WithParam("reference")
 	case in.IdempotencyKey == "" || len(in.IdempotencyKey) > maxKey:
 		return Invoice{}, fault.New(fault.Invalid, "Give an idempotency key of at most %d bytes.", maxKey).WithParam("idempotency_key")
+	case strings.HasPrefix(in.IdempotencyKey, providersKey):
+		return Invoice{}, fault.New(fault.Invalid, "Idempotency keys do not begin with %s.", providersKey).WithParam("idempotency_key")
 	case in.ReceivedAt.After(s.now().Add(24 * time.Hour)):
 		return Invoice{}, fault.New(fault.Invalid, "The payment cannot have arrived in the future.").WithParam("received_at")
+	}
+	if err := errors.Join(credit.CheckWords("reference", in.Reference), credit.CheckWords("idempotency_key", in.IdempotencyKey)); err != nil {
+		return Invoice{}, err
 	}
 	return s.arrive(ctx, by, org, id, arrival{cents: in.Cents, method: byHand, reference: in.Reference, key: in.IdempotencyKey, at: in.ReceivedAt})
 }
@@ -121,6 +132,8 @@ func (s *Service) settle(ctx context.Context, tx pgx.Tx, by tenants.Actor, row q
 		return row, false, fmt.Errorf("invoice: payments: %w", err)
 	case row.Number == nil:
 		return row, false, fault.New(fault.Conflict, "This invoice is not final yet.").WithCode("invoice_not_final")
+	case a.method == byHand && row.FinalizedAt.Sub(a.at) > maxEarly:
+		return row, false, fault.New(fault.Invalid, "The payment cannot have arrived more than a year before its invoice was final.").WithParam("received_at")
 	}
 	due := unpaid(row)
 	pays := min(a.cents, due)

@@ -26,6 +26,9 @@ func (s *Service) ReversePayment(ctx context.Context, by tenants.Actor, org, id,
 	if reason == "" || len(reason) > maxReason {
 		return Invoice{}, fault.New(fault.Invalid, "Give a reason of at most %d bytes.", maxReason).WithParam("reason")
 	}
+	if err := credit.CheckWords("reason", reason); err != nil {
+		return Invoice{}, err
+	}
 	err = s.system(ctx, func(tx pgx.Tx, r *q.Queries) error {
 		row, err := r.LockInvoice(ctx, q.LockInvoiceParams{OrgID: org, ID: id})
 		if err != nil {

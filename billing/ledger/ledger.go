@@ -13,6 +13,10 @@
 // deleted, a correction is a new transaction; the day of a transaction derives from its id; balances are locked by
 // (organization, account), all of an organization's before any of them moves, and before allotments and budgets; the lots
 // of a prepaid account add up to its credit, and to nothing while it is owed.
+//
+// An organization's first balances cannot be locked before there are any: transactions that make them at the same time may wait in
+// a circle. The database then rolls one back whole, and db.InTx runs it again. That is until the first of them commits: from then on
+// everyone waits for a balance that is there before making another. So nothing is ordered for it.
 package ledger
 
 import (

@@ -301,7 +301,7 @@ func (p *pages) recordPayment(c echo.Context) error {
 		return err
 	}
 	in := invoice.PaymentInput{Cents: readCents(f, "amount"), Reference: f.Get("reference"), IdempotencyKey: f.Get("id")}
-	if in.ReceivedAt, err = time.Parse(time.DateOnly, f.Get("received_at")); err != nil {
+	if in.ReceivedAt, err = time.Parse(time.DateOnly, f.Get("received_at")); err != nil || in.ReceivedAt.IsZero() {
 		f.Fail("received_at", "Enter a day like 2026-12-31.")
 	}
 	if f.OK() {

@@ -90,7 +90,7 @@ func readMoment(f *ui.Form, field string) time.Time {
 		return time.Time{}
 	}
 	for _, layout := range []string{time.DateOnly, "2006-01-02 15:04", "2006-01-02T15:04"} {
-		if at, err := time.Parse(layout, text); err == nil {
+		if at, err := time.Parse(layout, text); err == nil && !at.IsZero() { // the year 1 would say that none is meant
 			return at
 		}
 	}

@@ -29,6 +29,7 @@ type Webhooks interface {
 type Hook struct {
 	ID      ids.ID
 	URL     string
+	Problem string // why nothing is delivered there; "" = it is tried
 	Created time.Time
 	Waiting int64
 	Failed  int64
@@ -98,7 +99,11 @@ func hooksGrid(list []Hook) ui.Grid {
 	g := ui.Grid{Caption: "Webhooks", Cards: true, Columns: []ui.Column{{Name: "Address", Wrap: true}, {Name: "Added"}, {Name: "Waiting", Num: true}, {Name: "Failed", Num: true}, {Name: "Actions", Hide: true}},
 		Empty: ui.Blank{Icon: "mail", Title: "No webhooks yet", Text: "Add the address of a program of yours below. Its secret is shown once."}}
 	for _, h := range list {
-		g.Rows = append(g.Rows, ui.Row{ui.T(h.URL), ui.Ago(h.Created), ui.C(h.Waiting), ui.C(h.Failed), ui.N(hookActions(h), "")})
+		address := ui.T(h.URL)
+		if h.Problem != "" {
+			address = address.WithSub("Nothing is delivered there. " + h.Problem)
+		}
+		g.Rows = append(g.Rows, ui.Row{address, ui.Ago(h.Created), ui.C(h.Waiting), ui.C(h.Failed), ui.N(hookActions(h), "")})
 	}
 	return g
 }

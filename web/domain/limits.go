@@ -90,7 +90,7 @@ func (c customer) Hooks(ctx context.Context, who session.Viewer) ([]console.Hook
 	list, err := c.Deps.Hooks.Hooks(ctx, member(who), who.Org)
 	out := make([]console.Hook, len(list))
 	for i, h := range list {
-		out[i] = console.Hook{ID: h.ID, URL: h.URL, Created: h.CreatedAt, Waiting: h.Waiting, Failed: h.Failed}
+		out[i] = console.Hook{ID: h.ID, URL: h.URL, Problem: h.Problem, Created: h.CreatedAt, Waiting: h.Waiting, Failed: h.Failed}
 	}
 	return out, err
 }

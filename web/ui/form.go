@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
@@ -29,6 +30,13 @@ func ReadForm(c echo.Context) (*Form, error) {
 	r.Body = http.MaxBytesReader(c.Response(), r.Body, maxFormBytes)
 	if err := r.ParseForm(); err != nil {
 		return nil, fault.New(fault.Invalid, "The form could not be read; it may be too large.").WithCause(err)
+	}
+	for _, values := range r.PostForm {
+		for _, v := range values {
+			if !utf8.ValidString(v) || strings.ContainsRune(v, 0) { // no database keeps that
+				return nil, fault.New(fault.Invalid, "The form has characters that are no text.")
+			}
+		}
 	}
 	return &Form{Values: r.PostForm}, nil
 }
