@@ -915,6 +915,28 @@ func (q *Queries) LockPlans(ctx context.Context) error {
 	return err
 }
 
+const modelByID = `-- name: ModelByID :one
+SELECT id, name, display_name, context_tokens, max_output_tokens, default_output, free, created_at, retired_at, engine_extras FROM models WHERE id = $1 AND retired_at IS NULL
+`
+
+func (q *Queries) ModelByID(ctx context.Context, id ids.ID) (Model, error) {
+	row := q.db.QueryRow(ctx, modelByID, id)
+	var i Model
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.DisplayName,
+		&i.ContextTokens,
+		&i.MaxOutputTokens,
+		&i.DefaultOutput,
+		&i.Free,
+		&i.CreatedAt,
+		&i.RetiredAt,
+		&i.EngineExtras,
+	)
+	return i, err
+}
+
 const moveFleetUnit = `-- name: MoveFleetUnit :execrows
 UPDATE units SET state = $1, state_text = $2, tries = $3, wanted = $4,
        spec = COALESCE($5::jsonb, spec), state_at = CASE WHEN state = $1 THEN state_at ELSE now() END,

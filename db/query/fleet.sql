@@ -97,6 +97,9 @@ SELECT p.model_id, m.name AS model_name, p.recipe_id, r.name AS recipe_name, r.d
 FROM placement_policies p JOIN models m ON m.id = p.model_id JOIN recipes r ON r.id = p.recipe_id
 ORDER BY m.name, r.name, p.recipe_id;
 
+-- name: ModelByID :one
+SELECT * FROM models WHERE id = sqlc.arg(id) AND retired_at IS NULL;
+
 -- name: GetDemand :one
 SELECT units, kinds, regions, spread, weight, version FROM placement_policies WHERE model_id = sqlc.arg(model_id) AND recipe_id = sqlc.arg(recipe_id) FOR UPDATE;
 

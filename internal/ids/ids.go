@@ -38,6 +38,8 @@ const (
 	Pact    = "pact" // a contract about prices
 	Invoice = "inv"
 	Note    = "cn" // a credit note
+	Plan    = "plan"
+	Window  = "win" // of maintenance
 )
 
 // New makes a fresh id. It panics only when the system has no randomness.

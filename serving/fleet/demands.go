@@ -38,7 +38,7 @@ type Demand struct {
 
 // DemandInput sets a demand.
 type DemandInput struct {
-	Model   string // public name
+	Model   ids.ID
 	Recipe  ids.ID
 	Units   int
 	Kinds   []string
@@ -101,7 +101,7 @@ func (s *Service) SetDemand(ctx context.Context, by tenants.Actor, in DemandInpu
 		return 0, err
 	}
 	err = s.change(ctx, by, func(query *q.Queries) (audit.Change, error) {
-		model, err := query.ModelByName(ctx, in.Model)
+		model, err := query.ModelByID(ctx, in.Model)
 		if err != nil {
 			return audit.Change{}, missing(err, "model", "model_not_found")
 		}
@@ -160,18 +160,14 @@ func release(ctx context.Context, query *q.Queries, model, id ids.ID) (ids.ID, e
 }
 
 // RemoveDemand takes a demand away: the next plan does without its units.
-func (s *Service) RemoveDemand(ctx context.Context, by tenants.Actor, model string, recipe ids.ID) error {
+func (s *Service) RemoveDemand(ctx context.Context, by tenants.Actor, model, recipe ids.ID) error {
 	return s.change(ctx, by, func(query *q.Queries) (audit.Change, error) {
-		m, err := query.ModelByName(ctx, model)
-		if err != nil {
-			return audit.Change{}, missing(err, "model", "model_not_found")
-		}
-		was, err := query.GetDemand(ctx, q.GetDemandParams{ModelID: m.ID, RecipeID: recipe})
+		was, err := query.GetDemand(ctx, q.GetDemandParams{ModelID: model, RecipeID: recipe})
 		if err != nil {
 			return audit.Change{}, missing(err, "demand", "demand_not_found")
 		}
-		_, err = query.DeleteDemand(ctx, q.DeleteDemandParams{ModelID: m.ID, RecipeID: recipe})
-		return audit.Change{Action: "demand.remove", Target: demandName(m.ID, recipe), Before: was}, err
+		_, err = query.DeleteDemand(ctx, q.DeleteDemandParams{ModelID: model, RecipeID: recipe})
+		return audit.Change{Action: "demand.remove", Target: demandName(model, recipe), Before: was}, err
 	})
 }
 

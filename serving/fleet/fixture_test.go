@@ -225,7 +225,7 @@ func (b *bed) unit(name string) fleet.UnitView {
 // demand makes a model want units of a recipe, and gives the wish's release.
 func (b *bed) demand(model string, recipe ids.ID, units int) ids.ID {
 	b.Helper()
-	if _, err := b.svc.SetDemand(b.Context(), operator, fleet.DemandInput{Model: model, Recipe: recipe, Units: units, Spread: true}); err != nil {
+	if _, err := b.svc.SetDemand(b.Context(), operator, fleet.DemandInput{Model: b.models[model], Recipe: recipe, Units: units, Spread: true}); err != nil {
 		b.Fatal(err)
 	}
 	var release ids.ID

@@ -41,7 +41,7 @@ func TestAnyOtherContinuesAfterAnyStep(t *testing.T) {
 	if got := b.serving(); got != 1 || steps < 4 {
 		t.Fatalf("%d serve after %d steps: %s", got, steps, b.states())
 	}
-	if err := b.svc.RemoveDemand(t.Context(), operator, "m", pair); err != nil {
+	if err := b.svc.RemoveDemand(t.Context(), operator, b.models["m"], pair); err != nil {
 		t.Fatal(err)
 	}
 	b.demand("m", other, 2)

@@ -14,6 +14,7 @@ import (
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/serving/catalogue"
+	"millrace/serving/fleet"
 	"millrace/tenants"
 	"millrace/web/admin"
 	"millrace/web/ui"
@@ -147,9 +148,17 @@ func gpuState(s admin.UnitState) ui.GPUState {
 var unitStates = map[string]admin.UnitState{wire.StateStarting: admin.UnitStarting, wire.StateReady: admin.UnitServing, wire.StateDraining: admin.UnitDraining,
 	wire.StateStopped: admin.UnitStopped, wire.StateFaulted: admin.UnitFailed, wire.StateUnknown: admin.UnitFailed}
 
+// plannedStates are those of units that a plan owns, in the page's words.
+var plannedStates = map[string]admin.UnitState{fleet.Planned: admin.UnitStopped, fleet.Starting: admin.UnitStarting, fleet.Ready: admin.UnitStarting,
+	fleet.Draining: admin.UnitDraining, fleet.Stopped: admin.UnitStopped, fleet.Faulted: admin.UnitFailed}
+
 func (m *machines) stateOf(u catalogue.UnitInfo) admin.UnitState {
 	live, heard := m.live[u.ID]
 	switch {
+	case u.Planned && u.State != fleet.Serving:
+		return plannedStates[u.State]
+	case u.Parts > 0:
+		return admin.UnitServing
 	case u.Wanted == wantDraining:
 		return admin.UnitDraining
 	case u.Wanted != wantServing:
@@ -202,7 +211,9 @@ func (m *machines) unit(u catalogue.UnitInfo) admin.Unit {
 	if u.Attached {
 		out.Attached = u.URL
 	} else {
-		out.Hosts = []string{u.Host}
+		if u.Host != "" {
+			out.Hosts = []string{u.Host}
+		}
 		if r, ok := m.releases[u.ID]; ok {
 			out.Release = fmt.Sprintf("release %d", r.Number)
 		}
@@ -216,6 +227,9 @@ func (m *machines) unit(u catalogue.UnitInfo) admin.Unit {
 		}
 	}
 	switch {
+	case u.Planned && u.State != fleet.Serving:
+		out.Note = u.StateText
+	case u.Parts > 0:
 	case u.Wanted == wantServing && !heard:
 		out.Note = "nothing was heard of it yet"
 	case heard && live.Load.State == wire.StateUnknown:
