@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"millrace/agents/host/agentcmd"
+	"millrace/serving/engine/deepinfer"
 )
 
 // version is set by the build.
@@ -25,14 +26,23 @@ var cli struct {
 }
 
 func main() {
-	kong.Parse(&cli, kong.Name("millrace-agent"), kong.Description("Runs inference engines on this machine for a Millrace hub."),
-		kong.UsageOnError(), kong.Vars{"version": "millrace-agent " + version})
-	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cli.LogLevel})))
 	// The first signal ends in order; a second one ends at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
+	if asked, err := deepinfer.RunIfAsked(ctx, os.Args[1:]); asked {
+		exit(err)
+		return
+	}
+	kong.Parse(&cli, kong.Name("millrace-agent"), kong.Description("Runs inference engines on this machine for a Millrace hub."),
+		kong.UsageOnError(), kong.Vars{"version": "millrace-agent " + version})
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cli.LogLevel})))
 	cli.Command.Version = version
-	if err := cli.Run(ctx); err != nil {
+	exit(cli.Run(ctx))
+}
+
+// exit ends the program when something failed.
+func exit(err error) {
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "millrace-agent: %v\n", err)
 		os.Exit(1)
 	}

@@ -25,20 +25,22 @@ var version = "dev"
 var cli struct {
 	LogLevel slog.Level `help:"debug, info, warn or error." default:"info" env:"MILLRACE_LOG_LEVEL"`
 
-	Up          upCmd          `cmd:"" help:"Start everything on this machine: database, bus, gateway, console, two agents with engines."`
-	Serve       serveCmd       `cmd:"" help:"Play one or more roles against a database and a bus."`
-	Migrate     migrateCmd     `cmd:"" help:"Bring the database's schema to this version."`
-	Reconcile   reconcileCmd   `cmd:"" help:"Prove that engines, usage, ledger and budgets agree; exit code 1 when a difference is unexplained."`
-	Export      exportCmd      `cmd:"" help:"Write usage, costs, revenue or accounting months into a folder of CSV, JSON Lines or Parquet files; can be resumed."`
-	Check       checkCmd       `cmd:"" help:"Look whether what this installation needs outside of it is as it must be."`
-	Operator    operatorCmd    `cmd:"" help:"Print a link that signs an operator in to the console; the first one is made so."`
-	SimEngine   simEngineCmd   `cmd:"" help:"A simulated engine on loopback: vLLM's protocol, made-up text."`
-	Bench       benchCmd       `cmd:"" help:"Measure this program on this machine, beside something to compare it with."`
-	RawUpstream rawUpstreamCmd `cmd:"" help:"Fixed answers as cheaply as possible, for benches." hidden:""`
-	Agent       agentCmd       `cmd:"" help:"The host agent, as up runs it. On other hosts use millrace-agent." hidden:""`
-	MasterKey   masterKeyCmd   `cmd:"" help:"Print a new master key, for serve."`
-	CA          caCmd          `cmd:"" name:"ca" help:"Make the installation's certificate authority, for serve."`
-	Version     versionCmd     `cmd:"" help:"Print the version."`
+	Up               upCmd               `cmd:"" help:"Start everything on this machine: database, bus, gateway, console, two agents with engines."`
+	Serve            serveCmd            `cmd:"" help:"Play one or more roles against a database and a bus."`
+	Migrate          migrateCmd          `cmd:"" help:"Bring the database's schema to this version."`
+	Reconcile        reconcileCmd        `cmd:"" help:"Prove that engines, usage, ledger and budgets agree; exit code 1 when a difference is unexplained."`
+	Export           exportCmd           `cmd:"" help:"Write usage, costs, revenue or accounting months into a folder of CSV, JSON Lines or Parquet files; can be resumed."`
+	Check            checkCmd            `cmd:"" help:"Look whether what this installation needs outside of it is as it must be."`
+	Operator         operatorCmd         `cmd:"" help:"Print a link that signs an operator in to the console; the first one is made so."`
+	SimEngine        simEngineCmd        `cmd:"" help:"A simulated engine on loopback: vLLM's protocol, made-up text."`
+	SimDeepInfer     simDeepInferCmd     `cmd:"" name:"sim-deepinfer" help:"A simulated engine behind DeepInfer's adapter." hidden:""`
+	DeepInferAdapter deepInferAdapterCmd `cmd:"" passthrough:"" name:"deepinfer-adapter" help:"The adapter before a DeepInfer engine, as an agent runs it." hidden:""`
+	Bench            benchCmd            `cmd:"" help:"Measure this program on this machine, beside something to compare it with."`
+	RawUpstream      rawUpstreamCmd      `cmd:"" help:"Fixed answers as cheaply as possible, for benches." hidden:""`
+	Agent            agentCmd            `cmd:"" help:"The host agent, as up runs it. On other hosts use millrace-agent." hidden:""`
+	MasterKey        masterKeyCmd        `cmd:"" help:"Print a new master key, for serve."`
+	CA               caCmd               `cmd:"" name:"ca" help:"Make the installation's certificate authority, for serve."`
+	Version          versionCmd          `cmd:"" help:"Print the version."`
 }
 
 func main() {

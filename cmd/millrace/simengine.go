@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 
+	"millrace/serving/engine/deepinfer"
 	"millrace/serving/engine/sim"
 )
 
@@ -33,6 +34,18 @@ func (c *simEngineCmd) Run(ctx context.Context) error {
 	fmt.Fprintf(os.Stderr, "simulated engine: model %s on http://%s\n", c.Model, ln.Addr())
 	return e.Serve(ctx, ln)
 }
+
+// simDeepInferCmd is a simulated engine behind the adapter of DeepInfer: it takes that contract's arguments.
+type simDeepInferCmd struct{ sim.Contract }
+
+func (c *simDeepInferCmd) Run(ctx context.Context) error { return c.Contract.Run(ctx) }
+
+// deepInferAdapterCmd is the adapter, for agents that are this program.
+type deepInferAdapterCmd struct {
+	Args []string `arg:"" optional:""`
+}
+
+func (c *deepInferAdapterCmd) Run(ctx context.Context) error { return deepinfer.Run(ctx, c.Args) }
 
 // rawUpstreamCmd answers fixed bytes as cheaply as possible: the upstream of the gateway bench.
 type rawUpstreamCmd struct {

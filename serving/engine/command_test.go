@@ -150,6 +150,40 @@ func written(c engine.Command) string {
 	return b
 }
 
+// DeepInfer's engine is started by its adapter, but for the hosts that are not its first.
+func TestGoldenDeepInfer(t *testing.T) {
+	one := experts(plain(), 8)
+	one.Agent, one.Devices, one.Deterministic = "/usr/bin/millrace-agent", []int{0, 1, 2, 3, 4, 5, 6, 7}, true
+	one.Speculative = &engine.Speculative{Method: "nextn", Draft: 3}
+	npu := one
+	npu.Ascend, npu.Executable, npu.Extra = true, "python3 /opt/engine.py", []string{"--device", "npu"}
+	for name, s := range map[string]engine.Spec{"one": one, "ascend": npu, "rack-rank0": deepInferRack(0), "rack-rank5": deepInferRack(5)} {
+		c, err := driver(t, engine.DeepInfer).Command(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "deepinfer-"+name+".txt", written(c))
+	}
+	for what, change := range map[string]func(*engine.Spec){
+		"a role":   func(s *engine.Spec) { s.Role, s.Transfer = engine.Prefill, &engine.Transfer{Backend: "adapter"} },
+		"adapters": func(s *engine.Spec) { s.LoRA = &engine.LoRA{Max: 1} },
+		"eagle":    func(s *engine.Spec) { s.Speculative = &engine.Speculative{Method: "eagle", Draft: 3} },
+	} {
+		s := one
+		change(&s)
+		if _, err := driver(t, engine.DeepInfer).Command(s); !errors.Is(err, engine.ErrUnsupported) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func deepInferRack(rank int) engine.Spec {
+	s := rack(engine.DeepInfer, rank)
+	s.Role, s.Transfer, s.Agent = "", nil, "/usr/bin/millrace-agent"
+	s.Speculative = &engine.Speculative{Method: "nextn", Draft: 3}
+	return s
+}
+
 // What an engine cannot do is refused when it is to be started, not found out by its first request.
 func TestCommandsThatCannotBe(t *testing.T) {
 	alone := role(plain(), engine.VLLM, engine.Prefill)

@@ -14,7 +14,6 @@ import (
 	"millrace/internal/usage"
 	"millrace/serving/engine"
 	"millrace/serving/engine/sim"
-	"millrace/serving/engine/tok"
 	"millrace/serving/protocol"
 )
 
@@ -77,10 +76,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func TestCachedTokensAreKnownAndTenantsApart(t *testing.T) {
 	each(t, sim.Config{}, func(t *testing.T, r *rig) {
 		body := fmt.Sprintf(`{"model":"sim","messages":[{"role":"user","content":%q}],"max_tokens":3}`, strings.Repeat("the river flows past the mill ", 40))
-		ids, err := tok.ApplyChat([]byte(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ids := r.tokens(body)
 		block := cmp.Or(r.d.BlockSize(), 16)
 		whole := int64((len(ids) - 1) / block * block)
 		mine, theirs := engine.ChatParams{Salt: "mine"}, engine.ChatParams{Salt: "theirs"}

@@ -14,7 +14,6 @@ import (
 	"millrace/serving/engine"
 	"millrace/serving/engine/kvevent"
 	"millrace/serving/engine/sim"
-	"millrace/serving/engine/tok"
 )
 
 // Blocks that an engine tells of are those that a router looks up for the same tokens.
@@ -34,10 +33,7 @@ func TestEventsTellTheBlocksThatRoutersLookUp(t *testing.T) {
 				salt = "org" // polled events do not tell it
 			}
 			body := fmt.Sprintf(`{"model":"sim","messages":[{"role":"user","content":%q}],"max_tokens":3}`, strings.Repeat("the river flows past the mill ", 40))
-			ids, err := tok.ApplyChat([]byte(body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			ids := r.tokens(body)
 			warm := 0
 			eventually(t, "the subscription", func() bool { // what is published before it arrives is lost
 				warm++
@@ -99,10 +95,7 @@ func aRankOfEach(t *testing.T, r *rig, held *blocks, ranks int) {
 	for rank := range ranks {
 		body := prompt(rank)
 		r.ask(body, engine.ChatParams{Salt: salt, DataRank: rank + 1})
-		ids, err := tok.ApplyChat([]byte(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ids := r.tokens(body)
 		hashes := kvevent.ChainHashes(salt, ids, r.d.BlockSize())
 		eventually(t, "the rank's events", func() bool { return held.all(rank, hashes) })
 		other := (rank + 1) % ranks

@@ -14,7 +14,9 @@ import (
 	"testing"
 
 	"millrace/serving/engine"
+	"millrace/serving/engine/deepinfer"
 	"millrace/serving/engine/sim"
+	"millrace/serving/engine/tok"
 	"millrace/serving/protocol"
 	"millrace/serving/protocol/streamtest"
 )
@@ -27,7 +29,7 @@ type pair struct {
 	personality string
 }
 
-var pairs = []pair{{engine.VLLM, "vllm"}, {engine.SGLang, "sglang"}, {engine.TRTLLM, "trtllm"}, {engine.OpenAI, "openai"}, {engine.Sim, "vllm"}}
+var pairs = []pair{{engine.VLLM, "vllm"}, {engine.SGLang, "sglang"}, {engine.TRTLLM, "trtllm"}, {engine.DeepInfer, "deepinfer"}, {engine.OpenAI, "openai"}, {engine.Sim, "vllm"}}
 
 // rig is a driver before a running engine of its kind.
 type rig struct {
@@ -50,6 +52,11 @@ func (p pair) start(t *testing.T, cfg sim.Config) *rig {
 	running.Go(func() { _ = e.Run(ctx) })
 	h := httptest.NewServer(e.Handler())
 	r.url = h.URL
+	if p.family == engine.DeepInfer { // its driver is before an adapter, which is before the engine
+		adapter := httptest.NewServer(deepinfer.New(deepinfer.Settings{Client: http.DefaultClient, Base: h.URL, Model: "sim"}))
+		r.url = adapter.URL
+		t.Cleanup(adapter.Close)
+	}
 	t.Cleanup(func() { cancel(); running.Wait(); h.Close() })
 	return r
 }
@@ -58,6 +65,27 @@ func each(t *testing.T, cfg sim.Config, f func(t *testing.T, r *rig)) {
 	for _, p := range pairs {
 		t.Run(string(p.family)+" before "+p.personality, func(t *testing.T) { f(t, p.start(t, cfg)) })
 	}
+}
+
+// tokens are those of a body's prompt.
+func (r *rig) tokens(body string) []uint32 {
+	r.t.Helper()
+	if r.family != engine.DeepInfer {
+		ids, err := tok.ApplyChat([]byte(body))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return ids
+	}
+	out, err := r.d.PrepareChat(nil, []byte(body), engine.ChatParams{Model: "sim"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ids, err := r.d.Tokens(r.t.Context(), http.DefaultClient, r.url, out)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return ids
 }
 
 // open sends a client's body as the gate does.

@@ -28,12 +28,13 @@ type Family string
 
 // The families.
 const (
-	VLLM     Family = "vllm"
-	SGLang   Family = "sglang"
-	TRTLLM   Family = "trtllm"
-	Sim      Family = "sim"
-	LlamaCpp Family = "llamacpp"
-	OpenAI   Family = "openai" // any OpenAI-compatible server or provider; attached only, never supervised
+	VLLM      Family = "vllm"
+	SGLang    Family = "sglang"
+	TRTLLM    Family = "trtllm"
+	Sim       Family = "sim"
+	LlamaCpp  Family = "llamacpp"
+	DeepInfer Family = "deepinfer"
+	OpenAI    Family = "openai" // any OpenAI-compatible server or provider; attached only, never supervised
 )
 
 // ChatPath is where every family takes Chat Completions, relative to an engine's base URL.
@@ -178,7 +179,7 @@ type Driver interface {
 	BlockSize() int
 }
 
-var drivers = []Driver{vllm{}, sglang{}, trtllm{}, simulated{}, llamaCpp{}, openAI{}}
+var drivers = []Driver{vllm{}, sglang{}, trtllm{}, deepInfer{}, simulated{}, llamaCpp{}, openAI{}}
 
 // Lookup finds a family's driver. An unknown name is a fault of kind Invalid that lists the known ones.
 func Lookup(f Family) (Driver, error) {

@@ -19,7 +19,7 @@ func TestEveryFamilyHasADriver(t *testing.T) {
 		if d.Family() != f || d.Label() == "" || len(d.UsageMark()) == 0 {
 			t.Errorf("%s: %q", f, d.Label())
 		}
-		_, err := d.Command(engine.Spec{Executable: "/bin/x", Model: "m", ModelPath: "/w", Port: 9, DataDir: "/d"})
+		_, err := d.Command(engine.Spec{Executable: "/bin/x", Model: "m", ModelPath: "/w", Port: 9, DataDir: "/d", Agent: "/bin/agent"})
 		if d.Caps().Supervised != (err == nil) {
 			t.Errorf("%s: supervised is %v, command says %v", f, d.Caps().Supervised, err)
 		}

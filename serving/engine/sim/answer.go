@@ -29,6 +29,8 @@ func (e *Engine) write(q *request, prompt []uint32, i int) *script {
 	s := &script{seed: e.answerSeed(q, prompt, i), segments: make([]segment, 0, 2)}
 	if q.scripted != nil {
 		e.follow(s, q.scripted)
+	} else if q.raw != nil {
+		e.continueRaw(s, q.raw)
 	} else {
 		e.improvise(s, q)
 	}

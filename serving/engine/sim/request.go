@@ -45,6 +45,7 @@ type request struct {
 	resume     *resuming
 	goesOn     bool // the last message is to be continued
 	scripted   *scripted
+	raw        *continuation // of segments, for the engine behind DeepInfer's adapter
 }
 
 // transfer is vLLM's kv_transfer_params as its NIXL and Mooncake connectors read them.
@@ -324,7 +325,7 @@ func lastMessages(v []byte) (question, role string) {
 
 // fit checks a request against the model and settles how many tokens may be generated.
 func (e *Engine) fit(q *request) error {
-	if q.model != "" && q.model != e.cfg.Model && q.model != e.cfg.Model+thinkSuffix && !e.withAdapter(q) {
+	if q.model != "" && q.model != e.cfg.Model && q.model != e.cfg.Model+thinkSuffix && !e.cfg.AnyModel && !e.withAdapter(q) {
 		return fault.New(fault.NotFound, "The model `%s` does not exist. Valid aliases: %s.", q.model, e.cfg.Model).WithParam("model")
 	}
 	if q.model == "" {

@@ -30,7 +30,7 @@ import (
 // Config is the engine's flags. A zero takes the default, but for Speed, where it means as fast as possible.
 type Config struct {
 	Port           int     `help:"HTTP port on 127.0.0.1." default:"8000"`
-	Personality    string  `help:"How it speaks on the wire: as vllm, sglang, trtllm or openai." enum:"vllm,sglang,trtllm,openai" default:"vllm"`
+	Personality    string  `help:"How it speaks on the wire: as vllm, sglang, trtllm, openai, or as the engine behind DeepInfer's adapter." enum:"vllm,sglang,trtllm,openai,deepinfer" default:"vllm"`
 	Model          string  `help:"Name of the model it serves; the name with -think reasons first." default:"sim"`
 	Context        int     `help:"Tokens of prompt and answer together." default:"131072"`
 	Slots          int     `help:"Most requests computed at once." default:"256"`
@@ -46,6 +46,8 @@ type Config struct {
 	KVArrays       bool    `name:"kv-arrays" help:"Send KV events as positional arrays, as engines before 2026 did."`
 	Ranks          int     `help:"Data-parallel ranks, each with a batch and a cache of its own; KV events at the ports that follow." default:"1"`
 	Elastic        int     `help:"Most ranks that it can be resized to while it runs; 0 = its size is fixed." default:"0"`
+	ExpertSize     int     `help:"The EP size that it says it has." default:"0" hidden:""`
+	AnyModel       bool    `help:"Take requests for any model's name." hidden:""`
 	Faults         bool    `help:"Allow faults to be set at POST /sim/faults and answers to be prescribed."`
 	Role           string  `help:"Its part in a unit: whole, prefill or decode." enum:"whole,prefill,decode" default:"whole"`
 

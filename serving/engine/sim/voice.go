@@ -84,7 +84,7 @@ func (n counted) appendReasoning(b []byte) []byte {
 }
 
 // voices are the personalities by the flag's names.
-var voices = map[string]voice{"vllm": vllmVoice{}, "sglang": sglangVoice{}, "trtllm": trtllmVoice{}, "openai": openaiVoice{}}
+var voices = map[string]voice{"vllm": vllmVoice{}, "sglang": sglangVoice{}, "trtllm": trtllmVoice{}, "openai": openaiVoice{}, "deepinfer": deepinferVoice{}}
 
 func voiceOf(personality string) (voice, error) {
 	if personality == "" {
