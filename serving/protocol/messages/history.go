@@ -65,13 +65,19 @@ func (h *history) say(text []byte) {
 	}
 }
 
+// fewCalls are a turn's calls whose table later turns use again.
+const fewCalls = 64
+
 // turn begins a turn of a role, or goes on with it.
 func (r *reader) turn(who role, at spot) {
 	if h := &r.history; h.who != who {
 		r.flush()
 		h.who, h.at = who, at
 		if who == assistant {
-			h.open = nil
+			if len(h.open) > fewCalls {
+				h.open = nil // clearing it costs what it once held
+			}
+			clear(h.open)
 		}
 	}
 }
@@ -96,7 +102,7 @@ func (r *reader) flush() {
 	case assistant:
 		r.flushAssistant()
 	}
-	h.who, h.parts, h.thought, h.calls, h.results = nobody, h.parts[:0], h.thought[:0], nil, h.results[:0]
+	h.who, h.parts, h.thought, h.calls, h.results = nobody, h.parts[:0], h.thought[:0], h.calls[:0], h.results[:0]
 }
 
 // flushAssistant leaves out a turn that says nothing: an answer may have been empty, and engines refuse it.

@@ -43,7 +43,9 @@ func (q *Request) Chat(c *Context) (*protocol.ChatRequest, error) {
 			return nil, err
 		}
 	}
-	d := dialogue{q: q, before: c, out: make([]byte, 0, len(q.Input)+len(q.instructions)+256)}
+	d := dialogue{q: q, before: c, out: make([]byte, 0, len(q.Input)+len(q.instructions)+len(q.toolsGiven)+len(q.toolsGiven)/2+768),
+		origins: make([]origin, 0, 32), starts: make([]int, 0, 32)}
+	d.out = append(scan.Quote(append(d.out, `{"model":`...), q.Model), `,"messages":[`...)
 	if err := d.build(); err != nil {
 		return nil, err
 	}
@@ -114,7 +116,7 @@ func (d *dialogue) build() error {
 		}
 	}
 	d.begin()
-	if len(d.out) == 0 {
+	if len(d.starts) == 0 {
 		return field.Invalid("input", "The input holds nothing that a model could answer.")
 	}
 	return nil
@@ -125,11 +127,9 @@ func (q *Request) thinks() bool {
 	return q.effort != nil && string(q.effort) != `"none"` || q.effort == nil && (q.summary != nil || q.Encrypted)
 }
 
-// body writes the canonical request.
+// body writes the rest of the canonical request, after the messages.
 func (q *Request) body(d *dialogue) []byte {
-	b := make([]byte, 0, len(d.out)+len(q.toolsGiven)+len(q.toolsGiven)/2+512)
-	b = scan.Quote(append(b, `{"model":`...), q.Model)
-	b = append(append(append(b, `,"messages":[`...), d.out...), ']')
+	b := append(d.out, ']')
 	tools := len(b)
 	if b = q.tools.appendChat(b); len(b) > tools && q.parallel != nil {
 		b = append(append(b, `,"parallel_tool_calls":`...), q.parallel...)

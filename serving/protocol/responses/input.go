@@ -15,7 +15,7 @@ import (
 type dialogue struct {
 	q       *Request
 	before  *Context
-	out     []byte
+	out     []byte   // the canonical request, up to the messages so far
 	origins []origin // of each message
 	starts  []int    // of each message: where it begins in out
 	text    int64    // bytes of text
@@ -211,7 +211,7 @@ func join(text, more []byte, separator string) []byte {
 
 // put appends one message.
 func (d *dialogue) put(open string, body func([]byte) []byte, end string) {
-	if len(d.out) > 0 {
+	if len(d.starts) > 0 {
 		d.out = append(d.out, ',')
 	}
 	d.starts = append(d.starts, len(d.out))
