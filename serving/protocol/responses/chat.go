@@ -100,7 +100,8 @@ func (d *dialogue) build() error {
 	case field.IsString(in):
 		d.item = 0
 		d.begin()
-		d.put(`{"role":"user","content":`, func(b []byte) []byte { return append(b, in...) }, `}`)
+		d.start("user")
+		d.out = append(append(d.out, in...), '}')
 		d.text += int64(len(in))
 		if err := d.keep(append(append([]byte(`{"role":"user","content":`), in...), '}')); err != nil {
 			return err

@@ -262,10 +262,9 @@ func (d *dialogue) output(it *entry) error {
 	images, pictures := d.images, d.pictures
 	d.images, d.pictures = nil, nil
 	d.endTurn()
-	d.put(`{"role":"tool","tool_call_id":`, func(b []byte) []byte {
-		b = append(append(b, it[inCallID]...), `,"content":"`...)
-		return append(append(b, c.text...), '"')
-	}, `}`)
+	d.start("tool")
+	d.out = append(append(append(append(d.out, '"'), c.text...), `","tool_call_id":`...), it[inCallID]...)
+	d.out = append(d.out, '}')
 	d.text += int64(len(c.text))
 	d.images, d.pictures = join(images, c.parts, ","), pictures
 	for _, p := range c.pictures { // the parts follow those of earlier outputs
@@ -282,9 +281,8 @@ func (d *dialogue) compaction(it *entry) error {
 		return field.Invalid("encrypted_content", "This compaction was not made here, or not for this organization.").WithCode("invalid_encrypted_content")
 	}
 	d.begin()
-	d.put(`{"role":"user","content":"`, func(b []byte) []byte {
-		return append(append(b, compactionIntro...), plain[len(compactionMark):]...)
-	}, `"}`)
+	d.start("user")
+	d.out = append(append(append(append(d.out, '"'), compactionIntro...), plain[len(compactionMark):]...), `"}`...)
 	d.text += int64(len(plain))
 	return nil
 }

@@ -186,7 +186,8 @@ func (d *dialogue) message(it *entry) error {
 		return nil
 	case "user":
 		d.begin()
-		d.put(`{"role":"user","content":`, c.appendTo, `}`)
+		d.start("user")
+		d.out = append(c.appendTo(d.out), '}')
 		d.text += int64(len(c.text))
 		d.origins[len(d.origins)-1].pictures = c.pictures
 	default:
@@ -195,7 +196,8 @@ func (d *dialogue) message(it *entry) error {
 			return nil
 		}
 		d.endTurn()
-		d.put(`{"role":"system","content":`, c.appendTo, `}`)
+		d.start("system")
+		d.out = append(c.appendTo(d.out), '}')
 		d.text += int64(len(c.text))
 	}
 	return nil
@@ -209,13 +211,13 @@ func join(text, more []byte, separator string) []byte {
 	return append(text, more...)
 }
 
-// put appends one message.
-func (d *dialogue) put(open string, body func([]byte) []byte, end string) {
+// start begins a message, up to the value of its content.
+func (d *dialogue) start(role string) {
 	if len(d.starts) > 0 {
 		d.out = append(d.out, ',')
 	}
 	d.starts = append(d.starts, len(d.out))
-	d.out = append(body(append(d.out, open...)), end...)
+	d.out = append(append(append(d.out, `{"role":"`...), role...), `","content":`...)
 	d.origins = append(d.origins, origin{item: d.item})
 }
 
@@ -227,7 +229,8 @@ func (d *dialogue) begin() {
 
 func (d *dialogue) endSystem() {
 	if !d.begun && len(d.system) > 0 {
-		d.put(`{"role":"system","content":"`, func(b []byte) []byte { return append(b, d.system...) }, `"}`)
+		d.start("system")
+		d.out = append(append(append(d.out, '"'), d.system...), `"}`...)
 		d.text += int64(len(d.system))
 	}
 	d.begun = true
@@ -253,22 +256,23 @@ func (d *dialogue) endTurn() {
 	item := d.item
 	d.item = t.item
 	before := len(d.out)
-	d.put(`{"role":"assistant"`, func(b []byte) []byte { return t.appendTo(b, d.q.thinks()) }, `}`)
+	d.start("assistant")
+	d.out = append(t.appendTo(d.out, d.q.thinks()), '}')
 	d.text += int64(len(d.out) - before)
 	d.item = item
 	*t = turn{reasoning: t.reasoning[:0], content: t.content[:0], calls: t.calls[:0]}
 }
 
-// appendTo appends the turn's members. Calls without reasoning get an empty one where thinking is asked for: models that think
+// appendTo appends the turn's content and its other members. Calls without reasoning get an empty one where thinking is asked for: models that think
 // refuse a history in which it is missing, or begin to think about it.
 func (t *turn) appendTo(dst []byte, thinks bool) []byte {
+	if len(t.content) == 0 && len(t.calls) > 0 {
+		dst = append(dst, `null`...)
+	} else {
+		dst = append(append(append(dst, '"'), t.content...), '"')
+	}
 	if len(t.reasoning) > 0 || thinks && len(t.calls) > 0 {
 		dst = append(append(append(dst, `,"reasoning_content":"`...), t.reasoning...), '"')
-	}
-	if len(t.content) == 0 && len(t.calls) > 0 {
-		dst = append(dst, `,"content":null`...)
-	} else {
-		dst = append(append(append(dst, `,"content":"`...), t.content...), '"')
 	}
 	if len(t.calls) > 0 {
 		dst = append(append(append(dst, `,"tool_calls":[`...), t.calls...), ']')
@@ -279,7 +283,8 @@ func (t *turn) appendTo(dst []byte, thinks bool) []byte {
 // endImages writes what tools gave besides text, after the last of their outputs.
 func (d *dialogue) endImages() {
 	if len(d.images) > 0 {
-		d.put(`{"role":"user","content":[`, func(b []byte) []byte { return append(b, d.images...) }, `]}`)
+		d.start("user")
+		d.out = append(append(append(d.out, '['), d.images...), `]}`...)
 		d.origins[len(d.origins)-1].pictures = d.pictures
 		d.images, d.pictures = d.images[:0], nil
 	}
