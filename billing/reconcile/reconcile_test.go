@@ -15,6 +15,51 @@ import (
 	"millrace/internal/usage"
 )
 
+// A request that several engines served is billed once: the prompt by the engine that computed it, the answer by those that
+// generated it. What the journals say beyond that has its class.
+func TestEnginesThatShareARequest(t *testing.T) {
+	w := newWorld(t)
+	pair, torn := w.event(w.placed, 50, usage.Complete), w.event(w.placed, 40, usage.Complete)
+	leg := func(l usage.Leg, prompt, generated int64) usage.Attempt {
+		return usage.Attempt{ID: ids.New(), Unit: w.placed, Leg: l, Prompt: prompt, Generated: generated}
+	}
+	pair.Attempts = []usage.Attempt{leg(usage.LegEncode, 0, 0), leg(usage.LegPrefill, 100, 0), leg(usage.LegDecode, 0, 0)}
+	torn.Attempts = []usage.Attempt{leg(usage.LegPrefill, 100, 0), leg(usage.LegReplay, 0, 15), leg(usage.LegPrefill, 0, 0), leg(usage.LegDecode, 0, 0)}
+	w.write(pair, torn)
+	for i, tokens := range [][2]int64{{30, 1}, {100, 1}, {100, 50}} {
+		w.journal(pair.Attempts[i].ID, "serve", tokens[0], tokens[1], "complete")
+	}
+	for i, tokens := range [][2]int64{{100, 1}, {100, 17}, {115, 1}, {115, 25}} {
+		w.journal(torn.Attempts[i].ID, "serve", tokens[0], tokens[1], "complete")
+	}
+	r := w.run()
+	if r.Unexplained {
+		t.Fatalf("unexplained:\n%s", text(t, r))
+	}
+	for _, want := range []struct {
+		name, class string
+		left, right int64
+	}{
+		{"prompt tokens", "prompt computed for another engine", 200, 200}, {"prompt tokens", "decoded from another engine's cache", 215, 0},
+		{"generated tokens", "prompt computed for another engine", 2, 0}, {"generated tokens", "decoded from another engine's cache", 75, 75},
+		{"generated tokens", "begun by an engine that failed, continued by another", 17, 15}, {"prompt tokens", "image encoded for another engine", 30, 0},
+		{"prompt tokens", "abandoned attempt", 115, 0}, {"prompt tokens", "", 660, 200}, {"generated tokens", "", 96, 90},
+	} {
+		if l := find(r, want.name, want.class); l.Left != want.left || l.Right != want.right || !l.Explained {
+			t.Errorf("%s, %s: %+v", want.name, want.class, l)
+		}
+	}
+	w.exec(`UPDATE attempt_journal SET generated = 49 WHERE attempt_id = $1`, pair.Attempts[2].ID)
+	if r := w.run(); !r.Unexplained {
+		t.Error("a token that no engine generated was billed, and nobody noticed")
+	}
+	w.exec(`UPDATE attempt_journal SET generated = 50 WHERE attempt_id = $1`, pair.Attempts[2].ID)
+	w.exec(`UPDATE attempt_journal SET prompt = 120 WHERE attempt_id = $1`, pair.Attempts[1].ID)
+	if r := w.run(); !r.Unexplained {
+		t.Error("a prompt was billed otherwise than it was computed, and nobody noticed")
+	}
+}
+
 func TestEveryDifferenceHasItsClass(t *testing.T) {
 	w := newWorld(t)
 	whole, cut, retried := w.event(w.placed, 50, usage.Complete), w.event(w.placed, 20, usage.ClientLeft), w.event(w.placed, 30, usage.Complete)

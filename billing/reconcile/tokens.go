@@ -15,14 +15,19 @@ import (
 type class struct {
 	name string // of the query TokensByClass
 	says string
-	// exact: both sides must be equal. Else the difference is what the class is about.
-	exact     bool
+	// Where a count is exact, both sides must be equal. Else the difference is what the class is about.
+	prompt, generated bool
+
 	explained bool
 	note      string
 }
 
 var classes = []class{
-	{name: "complete", says: "billed", exact: true, explained: true},
+	{name: "complete", says: "billed", prompt: true, generated: true, explained: true},
+	{name: "prefill", says: "prompt computed for another engine", prompt: true, explained: true, note: "its one token is the other engine's first"},
+	{name: "decode", says: "decoded from another engine's cache", generated: true, explained: true, note: "the prompt is billed by the engine that computed it"},
+	{name: "replay", says: "begun by an engine that failed, continued by another", explained: true},
+	{name: "encode", says: "image encoded for another engine", explained: true},
 	{name: "cut", says: "generated but not delivered", explained: true},
 	{name: "gateway_died", says: "lost with a gateway, billed by the last progress", explained: true},
 	{name: "gateway_lost", says: "lost with a gateway", explained: true},
@@ -57,16 +62,18 @@ func (c *Config) tokens(ctx context.Context, tx pgx.Tx, r *Report) error {
 		return err
 	}
 	for _, m := range []struct {
-		name string
-		of   func(q.TokensByClassRow) counts
-		bare int64
+		name  string
+		of    func(q.TokensByClassRow) counts
+		exact func(class) bool
+		bare  int64
 	}{
-		{"prompt tokens", func(t q.TokensByClassRow) counts { return counts{t.JournalPrompt, t.BilledPrompt, t.OverPrompt} }, bare.Prompt},
+		{"prompt tokens", func(t q.TokensByClassRow) counts { return counts{t.JournalPrompt, t.BilledPrompt, t.OverPrompt} },
+			func(c class) bool { return c.prompt }, bare.Prompt},
 		{"generated tokens", func(t q.TokensByClassRow) counts {
 			return counts{t.JournalGenerated, t.BilledGenerated, t.OverGenerated}
-		}, bare.Generated},
+		}, func(c class) bool { return c.generated }, bare.Generated},
 	} {
-		parts := split(m.name, rows, m.of)
+		parts := split(m.name, rows, m.of, m.exact)
 		if m.bare > 0 {
 			parts = append(parts, Line{Side: Engine, Name: m.name, Class: "billed without an attempt", Unit: Tokens, Right: m.bare, Difference: -m.bare, Count: bare.Events})
 		}
@@ -85,7 +92,7 @@ func (c *Config) tokens(ctx context.Context, tx pgx.Tx, r *Report) error {
 type counts struct{ journal, billed, over int64 }
 
 // split makes a line for each class that has attempts.
-func split(name string, rows []q.TokensByClassRow, of func(q.TokensByClassRow) counts) (lines []Line) {
+func split(name string, rows []q.TokensByClassRow, of func(q.TokensByClassRow) counts, exact func(class) bool) (lines []Line) {
 	byName := make(map[string]q.TokensByClassRow, len(rows))
 	for _, row := range rows {
 		byName[row.Class] = row
@@ -100,7 +107,7 @@ func split(name string, rows []q.TokensByClassRow, of func(q.TokensByClassRow) c
 		above += n.over
 		l := Line{Side: Engine, Name: name, Class: c.says, Unit: Tokens, Left: n.journal, Right: n.billed - n.over, Count: row.Attempts, Note: c.note}
 		l.Difference = l.Left - l.Right
-		l.Explained = l.Difference == 0 || c.explained && !c.exact
+		l.Explained = l.Difference == 0 || c.explained && !exact(c)
 		lines = append(lines, l)
 	}
 	if above > 0 {

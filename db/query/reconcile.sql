@@ -14,11 +14,17 @@ WITH journal AS (
   GROUP BY w.attempt_id
 ), tried AS (
   SELECT (a.attempt ->> 'id')::uuid AS attempt_id, (a.attempt ->> 'unit')::uuid AS unit_id, a.position = jsonb_array_length(e.attempts) AS last,
-         e.ending, e.estimated, e.started_at, e.ended_at,
-         e.input_tokens + e.cached_tokens + e.cache_write_tokens + e.image_tokens + e.audio_tokens AS prompt,
-         e.output_tokens + e.reasoning_tokens AS generated
+         e.ending, e.estimated, e.started_at, e.ended_at, a.attempt ->> 'leg' AS leg, a.attempt ->> 'note' AS note,
+         -- The last attempt's share of the bill is what the others leave.
+         CASE WHEN a.position < jsonb_array_length(e.attempts) THEN coalesce((a.attempt ->> 'prompt')::bigint, 0)
+           ELSE e.input_tokens + e.cached_tokens + e.cache_write_tokens + e.image_tokens + e.audio_tokens
+             - (sum(coalesce((a.attempt ->> 'prompt')::bigint, 0)) OVER of_event)::bigint + coalesce((a.attempt ->> 'prompt')::bigint, 0) END AS prompt,
+         CASE WHEN a.position < jsonb_array_length(e.attempts) THEN coalesce((a.attempt ->> 'generated')::bigint, 0)
+           ELSE e.output_tokens + e.reasoning_tokens
+             - (sum(coalesce((a.attempt ->> 'generated')::bigint, 0)) OVER of_event)::bigint + coalesce((a.attempt ->> 'generated')::bigint, 0) END AS generated
   FROM usage_events e CROSS JOIN LATERAL jsonb_array_elements(e.attempts) WITH ORDINALITY a(attempt, position)
   WHERE e.day >= (sqlc.arg(since)::timestamptz AT TIME ZONE 'UTC')::date - 3
+  WINDOW of_event AS (PARTITION BY e.org_id, e.day, e.id)
 ), running AS (
   SELECT DISTINCT (a.attempt ->> 'id')::uuid AS attempt_id
   FROM stream_progress p CROSS JOIN LATERAL jsonb_array_elements(coalesce(p.event -> 'attempts', '[]')) a(attempt)
@@ -26,12 +32,16 @@ WITH journal AS (
   SELECT CASE
     WHEN j.attempt_id IS NULL AND t.ended_at >= sqlc.arg(watermark)::timestamptz - sqlc.arg(grace_ms)::bigint * interval '1 ms' THEN 'open'
     WHEN j.attempt_id IS NULL AND u.id IS NOT NULL AND u.host_id IS NULL THEN 'attached'
-    WHEN j.attempt_id IS NULL AND (NOT t.last OR t.prompt + t.generated = 0) THEN 'nothing'
+    WHEN j.attempt_id IS NULL AND t.prompt + t.generated = 0 THEN 'nothing'
     WHEN j.attempt_id IS NULL AND (h.removed_at IS NOT NULL OR h.seen_at < t.ended_at + sqlc.arg(grace_ms)::bigint * interval '1 ms') THEN 'host_away'
     WHEN j.attempt_id IS NULL THEN 'no_journal'
     WHEN j.kind <> 'serve' THEN j.kind
+    WHEN t.leg = 'encode' AND t.note IS NULL THEN 'encode'
+    WHEN t.leg = 'prefill' AND t.prompt > 0 THEN 'prefill'
+    WHEN t.leg = 'replay' AND t.generated > 0 THEN 'replay'
     WHEN t.attempt_id IS NOT NULL AND NOT t.last THEN 'abandoned'
     WHEN j.open THEN 'open'
+    WHEN t.ending = 'complete' AND t.leg = 'decode' THEN 'decode'
     WHEN t.ending = 'complete' THEN 'complete'
     WHEN t.ending = 'gateway_died' THEN 'gateway_died'
     WHEN t.attempt_id IS NOT NULL THEN 'cut'
@@ -44,7 +54,7 @@ WITH journal AS (
     WHEN EXISTS (SELECT FROM log_gaps l WHERE l.noticed_at >= j.started_at) THEN 'log_gap'
     ELSE 'no_event' END AS class,
     coalesce(j.prompt, 0) AS journal_prompt, coalesce(j.generated, 0) AS journal_generated,
-    CASE WHEN t.last THEN t.prompt ELSE 0 END AS billed_prompt, CASE WHEN t.last THEN t.generated ELSE 0 END AS billed_generated,
+    coalesce(t.prompt, 0) AS billed_prompt, coalesce(t.generated, 0) AS billed_generated,
     coalesce(t.estimated, false) AS estimated
   FROM journal j
   FULL JOIN tried t ON t.attempt_id = j.attempt_id

@@ -84,6 +84,11 @@ func (e *Event) appendAttempts(b []byte) []byte {
 		if a.Note != "" {
 			b = appendString(append(b, `,"note":`...), a.Note)
 		}
+		if a.Leg != "" {
+			b = appendString(append(b, `,"leg":`...), string(a.Leg))
+			b = appendUnlessZero(b, `,"prompt":`, a.Prompt)
+			b = appendUnlessZero(b, `,"generated":`, a.Generated)
+		}
 		b = append(b, '}')
 	}
 	if len(e.Attempts) > 0 {

@@ -33,7 +33,11 @@ func drawEvent(t *rapid.T) Event {
 		e.Budgets[i] = drawID(t)
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "attempts") {
-		e.Attempts = append(e.Attempts, Attempt{ID: drawID(t), Unit: drawID(t), Note: drawText(t, "note")})
+		a := Attempt{ID: drawID(t), Unit: drawID(t), Note: drawText(t, "note")}
+		if a.Leg = rapid.SampledFrom([]Leg{"", LegPrefill, LegDecode, LegReplay}).Draw(t, "leg"); a.Leg != "" {
+			a.Prompt, a.Generated = rapid.Int64Range(0, 1e6).Draw(t, "prompt"), rapid.Int64Range(0, 1e6).Draw(t, "generated")
+		}
+		e.Attempts = append(e.Attempts, a)
 	}
 	for c := range e.Usage {
 		e.Usage[c] = number("count")

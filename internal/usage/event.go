@@ -37,7 +37,24 @@ type Attempt struct {
 	ID   ids.ID `json:"id"`
 	Unit ids.ID `json:"unit"`
 	Note string `json:"note,omitempty"` // why it was abandoned; empty for the last
+
+	// A request that several engines served has a leg for each. Prompt and Generated are what of the bill comes from this
+	// one; the last attempt's share is what the others leave.
+	Leg       Leg   `json:"leg,omitempty"`
+	Prompt    int64 `json:"prompt,omitempty"`
+	Generated int64 `json:"generated,omitempty"`
 }
+
+// Leg is an engine's part in a request that several serve; "" = it does all of it.
+type Leg string
+
+// The legs.
+const (
+	LegEncode  Leg = "encode"  // an image
+	LegPrefill Leg = "prefill" // computed the prompt for another engine
+	LegDecode  Leg = "decode"  // took the prompt's cache over
+	LegReplay  Leg = "replay"  // began the answer; another engine went on with what was delivered
+)
 
 // Event is what a gateway says about one request. Progress 0 is final; a positive Progress is a snapshot of a running
 // stream (growing counter) that is billed only if the gateway dies before the final event.
@@ -72,7 +89,7 @@ type Event struct {
 const (
 	MaxRawBytes   = 4 << 10
 	MaxDoubtBytes = 300
-	MaxAttempts   = 8
+	MaxAttempts   = 40 // of a request with images that several engines serve
 	MaxBudgets    = 16
 	MaxEventBytes = 16 << 10
 )
