@@ -75,6 +75,10 @@ func Join(s Spec, t engine.Transfer, maxPrompt int64, parts []*Unit) (*Unit, err
 	if first == nil || u.first(engine.Decode) == nil {
 		return nil, fmt.Errorf("catalogue: %s needs an engine for prefill and one for decode", s.Name)
 	}
+	u.ids = map[string][]ids.ID{}
+	for _, p := range u.Parts {
+		u.ids[p.Role] = append(u.ids[p.Role], p.ID)
+	}
 	u.Base, u.Transport, u.Host, u.Attached = first.Base, first.Transport, first.Host, first.Attached // for questions
 	return u, nil
 }
@@ -104,15 +108,8 @@ func (u *Unit) Engines() []*Unit {
 	return []*Unit{u}
 }
 
-// Of gives the parts of a role.
-func (u *Unit) Of(role string) (parts []*Unit) {
-	for _, p := range u.Parts {
-		if p.Role == role {
-			parts = append(parts, p)
-		}
-	}
-	return parts
-}
+// IDs gives the parts of a role.
+func (u *Unit) IDs(role string) []ids.ID { return u.ids[role] }
 
 // Part finds a part.
 func (u *Unit) Part(id ids.ID) *Unit {

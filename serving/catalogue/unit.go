@@ -61,6 +61,7 @@ type Unit struct {
 
 	Peer engine.Peer // of a prefill part: where it is to decode engines
 
+	ids   map[string][]ids.ID // of parts, by role
 	pool  *upstream.Pool
 	heads map[string][]byte // of requests, by path
 	key   unitKey

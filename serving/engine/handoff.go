@@ -18,6 +18,8 @@ type Handoff interface {
 	Name() string
 	// Concurrent says that D is asked at the same time as P; else D is asked once P has answered.
 	Concurrent() bool
+	// Holds says that P answers only once D has taken the cache.
+	Holds() bool
 	// Alone says that D computes a prompt itself when it is told of no P.
 	Alone() bool
 	// Mint draws what an attempt's two legs have in common. Nothing of it is ever used for another attempt.

@@ -21,6 +21,7 @@ type rooms struct{}
 
 func (rooms) Name() string     { return "bootstrap-rooms" }
 func (rooms) Concurrent() bool { return true }
+func (rooms) Holds() bool      { return true }
 func (rooms) Alone() bool      { return false } // a decode server waits for a peer
 
 func (rooms) Mint(random io.Reader, from Peer) (ids HandoffIDs, err error) {

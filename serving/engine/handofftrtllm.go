@@ -30,6 +30,7 @@ func (trtllm) Handoff(t Transfer) (Handoff, error) {
 type disagg struct{}
 
 func (disagg) Alone() bool { return true }
+func (disagg) Holds() bool { return false }
 
 // leastDisagg keeps our numbers apart from those that a server gives its own requests.
 const leastDisagg = 1 << 42

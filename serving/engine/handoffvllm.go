@@ -30,6 +30,7 @@ func vllmHandoff(d Driver, t Transfer) (Handoff, error) {
 type nixl struct{ driver Driver }
 
 func (nixl) Alone() bool { return true }
+func (nixl) Holds() bool { return false }
 
 func (nixl) Mint(random io.Reader, _ Peer) (ids HandoffIDs, err error) {
 	ids.Request, err = name(random)

@@ -28,6 +28,15 @@ func (t *Ticket) outputCost(tokens int64) (money.Nano, bool) {
 // delivered counts what the client got.
 func (r *relay) delivered(complete bool) count {
 	t := r.t
+	if r.pair != nil {
+		r.pair.collect(t.gate.Times.Report)
+	}
+	return r.soFar(complete)
+}
+
+// soFar counts it without waiting for anybody.
+func (r *relay) soFar(complete bool) count {
+	t := r.t
 	return t.meter.count(r.unit.Driver, complete, t.promptEstimate(), t.booking.HitTokens, &t.quote)
 }
 
@@ -196,6 +205,9 @@ func (r *relay) end(ending usage.Ending, status int, c count, outcome route.Outc
 		cached = c.vector[usage.Cached]
 	}
 	r.t.booking.Done(outcome, cached)
+	if p := r.t.booking.Prefill; p != nil {
+		p.Done(route.Cancelled, -1) // it ended with the first token, or has done nothing wrong
+	}
 	return ack
 }
 
@@ -227,6 +239,7 @@ func (t *Ticket) charge(c *count) money.Nano {
 func (r *relay) event(ending usage.Ending, status int, c *count, charge money.Nano, progress int64) *usage.Event {
 	t := r.t
 	q := &t.req
+	t.share(c)
 	attempts := t.attempts
 	if n := len(attempts); n > usage.MaxAttempts {
 		attempts = attempts[n-usage.MaxAttempts:]
@@ -242,7 +255,7 @@ func (r *relay) event(ending usage.Ending, status int, c *count, charge money.Na
 func (r *relay) writeProgress() {
 	t := r.t
 	r.progressMark, r.progressAt = t.meter.delivered, r.now
-	c := r.delivered(false)
+	c := r.soFar(false)
 	if c.impossible {
 		return
 	}
@@ -304,6 +317,9 @@ func (r *relay) calledOff() bool {
 
 // rest reads the engine's answer to its end.
 func (r *relay) rest() {
+	if r.exchange == nil {
+		return
+	}
 	left := r.scratch.rest[:]
 	if !r.exchange.Buffered() {
 		r.exchange.Deadline(r.t.gate.Clock.Now().Add(engineRest), 0)

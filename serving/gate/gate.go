@@ -24,6 +24,11 @@ const MaxLife = MaxRequest + 2*time.Minute
 // Times are the deadlines of a request's stages.
 type Times struct {
 	Connect    time.Duration // to open a connection to a unit
+	Queue      time.Duration // for a place among the hand-overs under way, where engines hand prompts over
+	Prefill    time.Duration // for a prefill engine to answer: its queue and its work
+	Transfer   time.Duration // from then until the decode engine's first token
+	Trail      time.Duration // how long a prefill leg may go on whose request has ended: its cache may be on its way
+	Report     time.Duration // for a prefill engine's count, when the answer has ended before it came
 	FirstToken time.Duration // from sending the request until the first token: queue and prefill of the longest prompt
 	Idle       time.Duration // between two reads of a running stream
 	Quiet      time.Duration // between two writes to a client whose stream has begun: then it is told that it still runs
@@ -35,7 +40,8 @@ type Times struct {
 }
 
 // DefaultTimes are used where Options.Times has zeros.
-var DefaultTimes = Times{Connect: 5 * time.Second, FirstToken: 10 * time.Minute, Idle: 2 * time.Minute, Quiet: 15 * time.Second, Write: time.Minute,
+var DefaultTimes = Times{Connect: 5 * time.Second, Queue: 10 * time.Second, Prefill: 5 * time.Minute, Transfer: time.Minute, Trail: 30 * time.Second,
+	Report: 2 * time.Second, FirstToken: 10 * time.Minute, Idle: 2 * time.Minute, Quiet: 15 * time.Second, Write: time.Minute,
 	Whole: MaxRequest, Ack: 5 * time.Second, Extend: 2 * time.Second, Standing: 5 * time.Second}
 
 // Models finds a model by its public name: *catalogue.Catalogue.
@@ -79,8 +85,11 @@ type Options struct {
 type Gate struct {
 	Options
 
+	stats stats
+
 	mu      sync.Mutex
 	running int
+	trail   int           // legs that have outlived their requests, or may
 	drained chan struct{} // not nil once draining; closed when nothing runs
 }
 
@@ -89,6 +98,8 @@ func New(o Options) *Gate {
 	for _, d := range []struct{ set, normal *time.Duration }{
 		{&o.Times.Connect, &DefaultTimes.Connect}, {&o.Times.FirstToken, &DefaultTimes.FirstToken}, {&o.Times.Idle, &DefaultTimes.Idle}, {&o.Times.Quiet, &DefaultTimes.Quiet},
 		{&o.Times.Write, &DefaultTimes.Write}, {&o.Times.Whole, &DefaultTimes.Whole}, {&o.Times.Ack, &DefaultTimes.Ack},
+		{&o.Times.Queue, &DefaultTimes.Queue}, {&o.Times.Prefill, &DefaultTimes.Prefill}, {&o.Times.Transfer, &DefaultTimes.Transfer},
+		{&o.Times.Trail, &DefaultTimes.Trail}, {&o.Times.Report, &DefaultTimes.Report},
 		{&o.Times.Extend, &DefaultTimes.Extend}, {&o.Times.Standing, &DefaultTimes.Standing},
 	} {
 		if *d.set == 0 {
@@ -115,9 +126,36 @@ func (g *Gate) enter() error {
 func (g *Gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.running--; g.running == 0 && g.drained != nil {
+	g.running--
+	g.maybeDrained()
+}
+
+// maybeDrained tells Drain that nothing runs. The lock is held.
+func (g *Gate) maybeDrained() {
+	if g.running == 0 && g.trail == 0 && g.drained != nil {
 		close(g.drained)
 	}
+}
+
+// enterLeg and leaveLeg count what requests have begun and do not wait for: Drain does.
+func (g *Gate) enterLeg() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.trail++
+}
+
+func (g *Gate) leaveLeg() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.trail--
+	g.maybeDrained()
+}
+
+// Legs is the number of legs that run beside, or after, their requests.
+func (g *Gate) Legs() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.trail
 }
 
 // Running is the number of requests that run.
@@ -132,9 +170,7 @@ func (g *Gate) Drain(ctx context.Context) error {
 	g.mu.Lock()
 	if g.drained == nil {
 		g.drained = make(chan struct{})
-		if g.running == 0 {
-			close(g.drained)
-		}
+		g.maybeDrained()
 	}
 	drained := g.drained
 	g.mu.Unlock()

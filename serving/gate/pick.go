@@ -25,7 +25,7 @@ const (
 func (t *Ticket) bounds() {
 	c, chat, units := &t.req.Caller, t.req.Chat, t.model.Units
 	t.bound = engine.PromptBound(chat.Body, t.model.Context)
-	salted := len(units) > 1
+	salted := len(units) > 1 || units[0].Handoff != nil
 	for _, u := range units {
 		salted = salted || u.Driver.Caps().CacheSalt
 	}
@@ -52,7 +52,7 @@ func (t *Ticket) prepare(ctx context.Context) error {
 		return err
 	}
 	t.prompt = t.promptEstimate()
-	if len(units) > 1 {
+	if len(units) > 1 || first.Handoff != nil {
 		t.hashPrompt(ctx, units)
 	}
 	return nil
@@ -65,10 +65,14 @@ func (b *body) prepare(t *Ticket, u *catalogue.Unit, attempt ids.ID) (err error)
 		p.Salt = t.salt
 	}
 	if m := t.model; t.bound+m.MaxOutput <= m.Context { // else the engine's own context is the limit
-		p.MaxTokens = m.MaxOutput
+		p.MaxTokens = max(m.MaxOutput-t.replayed, 1)
+	}
+	chat := t.req.Chat.Body
+	if t.resumed != nil {
+		chat = t.resumed
 	}
 	b.driver, b.model, b.attempt = u.Driver, u.UpstreamModel, attempt
-	b.text, err = u.Driver.PrepareChat(b.text[:0], t.req.Chat.Body, p)
+	b.text, err = u.Driver.PrepareChat(b.text[:0], chat, p)
 	return err
 }
 
@@ -94,12 +98,47 @@ func (t *Ticket) hashPrompt(ctx context.Context, units []*catalogue.Unit) {
 	t.hashes = route.ByteChain(t.salt, t.req.Chat.Messages)
 }
 
+// candidate is a unit as the router sees it.
+func (t *Ticket) candidate(u *catalogue.Unit) route.Candidate {
+	c := route.Candidate{Unit: u.ID, Attached: u.Attached}
+	if u.Handoff != nil {
+		c.Prefill, c.Decode, c.Whole = u.IDs(engine.Prefill), u.IDs(engine.Decode), !t.handable()
+		if u.Handoff.Alone() {
+			c.Alone = u.MaxPrompt
+		}
+	}
+	return c
+}
+
+// book picks, and waits a while when only hand-overs under way stand against it.
+func (t *Ticket) book(ctx context.Context) (*route.Booking, error) {
+	b, err := t.pick()
+	if !route.Full(err) {
+		return b, err
+	}
+	end := time.NewTimer(t.gate.Times.Queue)
+	defer end.Stop()
+	for {
+		freed := t.gate.Router.Freed()
+		if b, err = t.pick(); !route.Full(err) {
+			return b, err
+		}
+		select {
+		case <-freed:
+		case <-end.C:
+			return nil, err
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
 // pick books one of the model's units that has not failed this request.
 func (t *Ticket) pick() (*route.Booking, error) {
 	candidates := make([]route.Candidate, 0, len(t.model.Units))
 	for _, u := range t.model.Units {
 		if serves(u, t.rank) && t.takes(u) {
-			candidates = append(candidates, route.Candidate{Unit: u.ID, Attached: u.Attached})
+			candidates = append(candidates, t.candidate(u))
 		}
 	}
 	out := t.req.Chat.MaxTokens
@@ -112,7 +151,14 @@ func (t *Ticket) pick() (*route.Booking, error) {
 
 // takes reports whether a unit's engine does what is asked for.
 func (t *Ticket) takes(u *catalogue.Unit) bool {
-	return t.req.Chat.Task != protocol.TaskText || !u.Driver.Caps().ChatOnly
+	caps := u.Driver.Caps()
+	switch {
+	case t.resumed != nil && t.req.Chat.Task == protocol.TaskChat && !caps.Prefill:
+		return false
+	case u.Handoff != nil && !t.handable() && (!u.Handoff.Alone() || t.promptEstimate() > u.MaxPrompt):
+		return false
+	}
+	return t.req.Chat.Task != protocol.TaskText || !caps.ChatOnly
 }
 
 func (t *Ticket) unit(id ids.ID) *catalogue.Unit {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"millrace/internal/fault"
+	"millrace/internal/ids"
 	"millrace/serving/engine/scan"
 	"millrace/serving/internal/upstream"
 	"millrace/serving/protocol"
@@ -22,6 +23,8 @@ type failure struct {
 	same  bool   // this one too: only a stale connection was to blame
 	blame bool   // the unit is at fault
 	left  bool   // the client has gone, of its own will
+
+	engines []ids.ID // that failed: the request does not go there again
 }
 
 // rejected is a unit's answer that is no stream.

@@ -36,6 +36,13 @@ type relay struct {
 	answer    protocol.Answer
 	out       []byte // what the client may see and has not been given
 	simulated bool
+	silent    bool      // this attempt has said nothing yet
+	firstBy   time.Time // when its first token must have come; zero = the request's own deadline
+	try       int
+
+	pair    *pairing // of engines; nil = one engine does all
+	records bool     // what is said is kept, for another engine to go on with
+	said    []byte
 
 	settled      bool // the hold is settled and the event written
 	cut          bool // the answer must not look whole: the connection is ended
@@ -77,7 +84,7 @@ func (r *relay) stream() (ended bool, err error) {
 	case err == nil:
 		err = errNoAnswer
 	}
-	if !r.begun() {
+	if !r.begun() || r.resumes(err) {
 		return false, err
 	}
 	return true, r.broken(err)
@@ -114,7 +121,11 @@ func (r *relay) fill() error {
 	times := &r.t.gate.Times
 	r.now = r.t.gate.Clock.Now()
 	by, end := r.now.Add(times.Idle), r.t.start.Add(times.Whole)
-	if !r.t.meter.said {
+	switch {
+	case !r.silent:
+	case !r.firstBy.IsZero():
+		by = r.firstBy
+	case r.t.resumed == nil:
 		by = r.t.start.Add(times.FirstToken)
 	}
 	if by.After(end) {
@@ -166,7 +177,10 @@ func (r *relay) takeIn() (done bool, err error) {
 		if step.Done {
 			return true, nil
 		}
-		first := step.Says && !t.meter.said
+		first := step.Says && r.silent
+		if r.records {
+			r.record(data)
+		}
 		generated, latest := t.meter.generated, t.meter.latest
 		t.meter.add(step, data)
 		if t.meter.generated > t.meter.held-extendAhead && !r.covered() {
@@ -175,11 +189,22 @@ func (r *relay) takeIn() (done bool, err error) {
 			return false, errCap
 		}
 		if first {
-			r.firstToken = t.gate.Clock.Now()
-			t.booking.FirstToken()
+			r.began()
 		}
 	}
 	return false, nil
+}
+
+// began is an attempt's first token.
+func (r *relay) began() {
+	r.silent = false
+	if r.firstToken.IsZero() || r.t.resumed == nil {
+		r.firstToken = r.t.gate.Clock.Now()
+	}
+	r.t.booking.FirstToken()
+	if r.pair != nil {
+		r.pair.arrived()
+	}
 }
 
 // flush writes what the client may see. Of a whole answer that is nothing until its end.
@@ -242,7 +267,7 @@ func (r *relay) commit(contentType string, length int) {
 	} else {
 		h["Cache-Control"], h["X-Accel-Buffering"] = noCache, unbuffer
 	}
-	if r.simulated || r.exchange.Simulated {
+	if r.simulated || r.exchange != nil && r.exchange.Simulated {
 		h["Millrace-Simulated"] = trueValue
 	}
 	now := r.t.gate.Clock.Now()

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -102,9 +103,8 @@ func (r *relay) runGuarded() (err error) {
 // run tries units until one has begun to answer, and sees that answer to its end.
 func (r *relay) run() error {
 	t := r.t
-	for try := 0; ; try++ {
-		unit := t.unit(t.booking.Unit)
-		ended, err := r.attempt(unit)
+	for ; ; r.try++ {
+		ended, err := r.attempt(t.unit(t.booking.Unit))
 		if ended {
 			return err
 		}
@@ -112,22 +112,36 @@ func (r *relay) run() error {
 		if r.adapt(err) {
 			failed.retry, failed.same = true, true
 		}
-		if failed.retry && try < maxRetries {
+		if (failed.retry || t.resumed != nil) && r.try < maxRetries && !failed.left {
 			if !failed.same {
-				t.excluded = append(t.excluded, unit.ID)
+				t.excluded = append(t.excluded, failed.engines...)
 			}
-			if next, err := t.pick(); err == nil {
+			if next, err := t.book(r.ctx); err == nil {
 				t.booking = next
 				continue
 			}
 		}
-		return r.refuse(failed)
+		switch {
+		case t.resumed == nil:
+			return r.refuse(failed)
+		case r.ctx.Err() != nil:
+			return r.clientLeft()
+		}
+		return r.broken(err)
 	}
 }
 
 // attempt makes one try. ended means that the request was ended in it, err then that nothing was written; otherwise the
 // try came to nothing.
 func (r *relay) attempt(u *catalogue.Unit) (ended bool, err error) {
+	if u.Handoff != nil {
+		return r.attemptPair(u)
+	}
+	return r.single(u)
+}
+
+// single is an attempt at one engine that does all of it.
+func (r *relay) single(u *catalogue.Unit) (ended bool, err error) {
 	t := r.t
 	if len(t.attempts) > 0 || t.body.driver != u.Driver || t.body.model != u.UpstreamModel {
 		if err := t.body.prepare(t, u, ids.New()); err != nil {
@@ -138,7 +152,7 @@ func (r *relay) attempt(u *catalogue.Unit) (ended bool, err error) {
 	r.begin(u)
 	r.now = t.gate.Clock.Now()
 	embedding := t.req.Chat.Task == protocol.TaskEmbedding
-	x, err := u.Pool().Post(r.ctx, upstream.Request{Head: u.Head(t.req.Chat.Task.Path()), Extra: r.extra(u), Body: t.body.text,
+	x, err := u.Pool().Post(r.ctx, upstream.Request{Head: u.Head(t.req.Chat.Task.Path()), Extra: extra(u, t.body.attempt), Body: t.body.text,
 		ConnectIn: t.gate.Times.Connect, HeadBy: r.now.Add(t.gate.Times.FirstToken)})
 	if err != nil {
 		return false, err
@@ -158,8 +172,13 @@ func (r *relay) attempt(u *catalogue.Unit) (ended bool, err error) {
 func (r *relay) begin(u *catalogue.Unit) {
 	t := r.t
 	r.unit, r.out, r.simulated = u, r.out[:0], u.Driver.Family() == engine.Sim
+	r.pair, r.silent, r.firstBy = nil, true, time.Time{}
 	r.scratch.events.Reset()
+	if t.resumed != nil {
+		return // the answer goes on
+	}
 	t.meter.reset()
+	t.promptBy, r.said = 0, r.said[:0]
 	p := protocol.AnswerParams{ID: t.req.Dialect.Prefix + hexID(t.req.ID), Model: t.model.Name, Created: t.start.Unix(), N: t.req.Chat.N,
 		Prompt: t.prompt, Usage: t.req.Chat.IncludeUsage, CustomTools: t.req.Chat.CustomTools, OneCall: t.req.Chat.OneCall, Legacy: t.req.Chat.Legacy}
 	if t.req.Chat.TellService {
@@ -175,12 +194,12 @@ func (r *relay) begin(u *catalogue.Unit) {
 }
 
 // extra gives the headers of one attempt: an agent's journal goes by its id.
-func (r *relay) extra(u *catalogue.Unit) []byte {
+func extra(u *catalogue.Unit, attempt ids.ID) []byte {
 	if u.Attached {
 		return nil
 	}
 	b := make([]byte, 0, 96)
-	b = append(append(append(b, wire.HeaderAttempt...), ": "...), r.t.body.attempt.String()...)
+	b = append(append(append(b, wire.HeaderAttempt...), ": "...), attempt.String()...)
 	return append(append(append(append(b, "\r\n"...), wire.HeaderKind...), ": "...), wire.KindServe+"\r\n"...)
 }
 
@@ -194,9 +213,18 @@ func (r *relay) abandon(err error) failure {
 	if f.blame {
 		outcome = route.Failed
 	}
+	index := len(r.t.attempts) - 1
+	f.engines = []ids.ID{r.t.booking.Engine}
+	var leg *legError
+	if errors.As(err, &leg) {
+		f, outcome, index = r.legFailed(f, leg), r.blameLeg(leg, outcome), leg.index
+	}
 	r.t.booking.Done(outcome, -1)
-	if n := len(r.t.attempts); n > 0 {
-		r.t.attempts[n-1].Note = f.note
+	if p := r.t.booking.Prefill; p != nil {
+		p.Done(route.Cancelled, -1)
+	}
+	if index >= 0 {
+		r.t.attempts[index].Note = f.note
 	}
 	return f
 }

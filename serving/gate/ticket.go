@@ -60,6 +60,9 @@ type Ticket struct {
 	approx   bool
 	block    int
 	excluded []ids.ID
+	promptBy int    // place of the attempt whose count the prompt is billed by, from 1; 0 = the one that answered
+	resumed  []byte // the body for the rest of an answer that an engine broke off; nil = none did
+	replayed int64  // tokens of it that were delivered before
 
 	booking  *route.Booking
 	body     body
@@ -150,7 +153,7 @@ func (t *Ticket) admit(ctx context.Context) (err error) {
 		return noUnit()
 	}
 	if !slices.ContainsFunc(model.Units, t.takes) {
-		return engine.NoText()
+		return t.notTaken()
 	}
 	t.rank = chat.Service
 	if !Serves(model.Units, chat.Service) {
@@ -172,7 +175,7 @@ func (t *Ticket) admit(ctx context.Context) (err error) {
 	if err := t.prepare(ctx); err != nil {
 		return err
 	}
-	t.booking, err = t.pick()
+	t.booking, err = t.book(ctx)
 	return err
 }
 
@@ -228,6 +231,14 @@ func nameDropped(chat *protocol.ChatRequest, units []*catalogue.Unit) {
 			chat.Ignored.Name(name)
 		}
 	}
+}
+
+// notTaken says why no unit takes a request.
+func (t *Ticket) notTaken() error {
+	if t.req.Chat.N > 1 {
+		return fault.New(fault.Invalid, "This model gives one answer for a request: leave n out, and ask again for another.").WithParam("n").WithCode("unsupported_value")
+	}
+	return engine.NoText()
 }
 
 func noUnit() error {

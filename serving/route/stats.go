@@ -51,6 +51,14 @@ func (r *Router) Stats() Stats {
 	return s
 }
 
+// Ready reports whether an engine may get work, as far as is known.
+func (r *Router) Ready(engine ids.ID, attached bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, t := r.view(engine, attached, 0, r.clock.Now())
+	return t != never
+}
+
 // Spare is what units say of the room that they have.
 type Spare struct {
 	Ready   int // units that are ready and were heard of lately
