@@ -65,11 +65,12 @@ func (a *API) respond(w http.ResponseWriter, r *http.Request, p *responses.Prepa
 
 // startResponse answers a request for a response in the background: with its object, or with its events as they come.
 func (a *API) startResponse(w http.ResponseWriter, r *http.Request, p *responses.Prepared) error {
+	ignored := p.Chat.Ignored // p is the run's once it has begun
 	object, err := a.Responses.Start(r.Context(), p)
 	if err != nil {
 		return err
 	}
-	inference.Warn(w.Header(), p.Chat.Ignored)
+	inference.Warn(w.Header(), ignored)
 	if p.Request.Stream {
 		return a.Responses.Follow(r.Context(), p.Caller, ids.Format("resp", p.ID), -1, w)
 	}

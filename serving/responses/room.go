@@ -20,9 +20,11 @@ import (
 const MaxOrgBytes = 10 << 30
 
 const (
-	rowBytes  = 256           // that a response, a conversation or an item counts besides what it says
-	unlimited = math.MaxInt64 // what was let in, and what gets less
-	roomTime  = time.Second   // for the question whether there is room again
+	nearBytes  = 64 << 20      // below the limit from which on it is asked first whether there is room
+	answerRoom = 1 << 20       // bytes that there must be room for besides a request's input
+	rowBytes   = 256           // that a response, a conversation or an item counts besides what it says
+	unlimited  = math.MaxInt64 // what was let in, and what gets less
+	roomTime   = time.Second   // for the question whether there is room again
 )
 
 // write runs fn in a transaction that sees an organization only, and counts last by how many bytes it changed what is kept of
@@ -37,41 +39,42 @@ func (s *Service) write(ctx context.Context, org ids.ID, most int64, fn func(row
 		}
 		all, err = rows.KeptAdd(ctx, q.KeptAddParams{OrgID: org, More: more, Most: most})
 		if errors.Is(err, pgx.ErrNoRows) {
-			all = MaxOrgBytes
+			all = MaxOrgBytes // or nearly
 			return noRoom()
 		}
 		return err
 	})
 	if all != 0 {
-		s.setFull(org, all >= MaxOrgBytes)
+		s.setNear(org, all)
 	}
 	return err
 }
 
 func noRoom() error {
 	return fault.New(fault.Invalid, "Your organization keeps as much of responses and conversations as it may, %d GiB. Delete some that you do not need, or send "+
-		"store: false; the oldest end after %d days.", MaxOrgBytes>>30, Retention/(24*time.Hour)).WithCode("storage_limit_exceeded").WithParam("store")
+		"store: false; the oldest end after %d days.", MaxOrgBytes>>30, Retention/(24*time.Hour)).WithCode("storage_limit_exceeded")
 }
 
-func (s *Service) setFull(org ids.ID, full bool) {
+// setNear remembers whether an organization is near its limit.
+func (s *Service) setNear(org ids.ID, all int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if full {
-		s.full[org] = true
+	if all > MaxOrgBytes-nearBytes {
+		s.near[org] = true
 	} else {
-		delete(s.full, org)
+		delete(s.near, org)
 	}
 }
 
 // room sees that a response can be kept, before it is made. Where it cannot and nobody asked for it in so many words, it is
-// made all the same, and told not to be stored. The database is asked only about who had no room before; when it is away,
-// there may be some.
+// made all the same, and told not to be stored. The database is asked only about who is near the limit; when it is away, there
+// may be room.
 func (s *Service) room(ctx context.Context, c *Call) error {
 	s.mu.Lock()
-	full := s.full[c.Caller.Org]
+	near := s.near[c.Caller.Org]
 	s.mu.Unlock()
 	req := c.Request
-	if !full || !req.Store && req.Conversation == "" {
+	if !near || !req.Store && req.Conversation == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, roomTime)
@@ -84,9 +87,9 @@ func (s *Service) room(ctx context.Context, c *Call) error {
 	if err != nil {
 		return nil // what cannot be stored in the end says so
 	}
-	s.setFull(c.Caller.Org, all >= MaxOrgBytes)
+	s.setNear(c.Caller.Org, all)
 	switch {
-	case all < MaxOrgBytes:
+	case all+int64(len(req.Input))+answerRoom <= MaxOrgBytes:
 	case req.StoreSaid || req.Background || req.Previous != "" || req.Conversation != "":
 		return noRoom()
 	default:

@@ -51,14 +51,14 @@ type Service struct {
 	runs      map[ids.ID]*run
 	running   places          // runs
 	following places          // streams of background responses that are given
-	full      map[ids.ID]bool // organizations that kept as much as they may, when they were last heard of
+	near      map[ids.ID]bool // organizations that are near what they may keep, when they were last heard of
 	draining  bool
 	tasks     sync.WaitGroup
 }
 
 // New makes a service. Run must be running for background responses to be kept alive.
 func New(o Options) *Service {
-	return &Service{o: o, owner: ids.New(), runs: map[ids.ID]*run{}, running: places{}, following: places{}, full: map[ids.ID]bool{}}
+	return &Service{o: o, owner: ids.New(), runs: map[ids.ID]*run{}, running: places{}, following: places{}, near: map[ids.ID]bool{}}
 }
 
 // Call is one request.
