@@ -94,3 +94,35 @@ func TestAnInvoiceIsSettledOnce(t *testing.T) {
 		})
 	}
 }
+
+// A payment is taken back through its own invoice, by one of many who try at once.
+func TestAPaymentIsTakenBackOnce(t *testing.T) {
+	f := setup(t)
+	org, _ := f.org("Acme")
+	other, _ := f.org("Other")
+	id := f.invoice(org.ID)
+	payment, _ := f.settled(org.ID, id)
+	of := func(org, id ids.ID) string {
+		return "/orgs/" + ids.Format(ids.Org, org) + "/invoices/" + ids.Format(ids.Invoice, id) + "/payments/" + ids.Format(paymentPrefix, payment) + "/reversal"
+	}
+	f.refused(f.send("PUT", of(org.ID, ids.New()), `{"reason":"x"}`), http.StatusNotFound, "not_found", "")
+	f.refused(f.send("PUT", of(other.ID, id), `{"reason":"x"}`), http.StatusNotFound, "not_found", "")
+	f.refused(f.send("PUT", of(org.ID, id), `{"reason":"a\u0000b"}`), http.StatusBadRequest, "invalid", "reason")
+	var done atomic.Int64
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			if a := f.send("PUT", of(org.ID, id), `{"reason":"It was recalled"}`); a.status == http.StatusOK {
+				done.Add(1)
+			} else if a.status != http.StatusConflict {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		})
+	}
+	all.Wait()
+	var got Invoice
+	f.want(f.send("GET", "/orgs/"+ids.Format(ids.Org, org.ID)+"/invoices/"+ids.Format(ids.Invoice, id), ""), http.StatusOK, &got)
+	if done.Load() != 1 || got.Paid.Nano != 0 {
+		t.Errorf("taken back %d times, %+v are paid", done.Load(), got.Paid)
+	}
+}

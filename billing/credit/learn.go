@@ -107,10 +107,10 @@ func (w *wallet) take(ask *question, answer *lesson) (fallen map[*pot]bool) {
 				fallen[p] = true
 			}
 		}
-		for id, now := range answer.pots {
+		for id, seen := range answer.pots {
 			p := w.pots[id]
-			fallen[p] = fallen[p] || now.cap < p.cap
-			p.cap, p.headroom, p.refusedUntil = now.cap, now.headroom, time.Time{}
+			fallen[p] = fallen[p] || seen.cap < p.cap
+			p.cap, p.headroom, p.refusedUntil = seen.cap, seen.headroom, time.Time{}
 		}
 		for _, x := range w.waiting { // there may be room now
 			x.parked = false
