@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"millrace/internal/fault"
 	"millrace/serving/engine/scan"
 	"millrace/serving/protocol/field"
 )
@@ -67,7 +68,7 @@ func messages(r *chatReader, name string, v []byte) error {
 	r.req.Messages, r.req.TextBytes = v, 0
 	for e.Next() {
 		if n == maxMessages {
-			return invalid(name, "There are more than %d messages.", maxMessages)
+			return tooManyMessages()
 		}
 		if err := r.message(e.Value); err != nil {
 			return field.Within(field.At(name, n), err)
@@ -78,6 +79,10 @@ func messages(r *chatReader, name string, v []byte) error {
 		return field.WantType(name, "an array of at least one message")
 	}
 	return nil
+}
+
+func tooManyMessages() *fault.Fault {
+	return invalid("messages", "There are more than %d messages.", maxMessages)
 }
 
 func (r *chatReader) message(raw []byte) error {

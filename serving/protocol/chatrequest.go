@@ -106,6 +106,7 @@ func DecodeChat(body []byte) (*ChatRequest, error) {
 
 // Built is what a dialect knows of the messages that it wrote: it made them of what it had checked, so they are not read again.
 type Built struct {
+	Messages     int   // how many there are
 	TextBytes    int64 // of text in the messages
 	RemoteImages int   // images by address, each checked by CheckImage
 }
@@ -116,7 +117,10 @@ func DecodeBuilt(body []byte, b Built) (*ChatRequest, error) {
 	if len(body) > MaxBodyBytes {
 		return nil, fault.New(fault.TooLarge, "The request is larger than %d MiB with all that it continues from.", MaxBodyBytes>>20)
 	}
-	if b.RemoteImages > maxRemoteImages {
+	switch {
+	case b.Messages > maxMessages:
+		return nil, tooManyMessages()
+	case b.RemoteImages > maxRemoteImages:
 		return nil, tooManyImages().WithParam("messages")
 	}
 	return (&chatReader{req: &ChatRequest{Body: body, N: 1, TextBytes: -1}, stops: MaxBuiltStops, known: chatMembers, built: &b}).decode()

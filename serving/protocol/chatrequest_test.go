@@ -243,8 +243,29 @@ func TestBuiltBodiesHaveTheLimitOfBodies(t *testing.T) {
 		kind  fault.Kind
 	}{{MaxBodyBytes, 0}, {MaxBodyBytes + 1, fault.TooLarge}} {
 		body := built + strings.Repeat(" ", tt.bytes-len(built))
-		if _, err := DecodeBuilt([]byte(body), Built{}); (err != nil) != (tt.kind != 0) || err != nil && !fault.Is(err, tt.kind) {
+		if _, err := DecodeBuilt([]byte(body), Built{Messages: 1}); (err != nil) != (tt.kind != 0) || err != nil && !fault.Is(err, tt.kind) {
 			t.Errorf("%d bytes: %v", tt.bytes, err)
+		}
+	}
+}
+
+// What a dialect says of the messages that it wrote has the limits of messages.
+func TestWrittenMessagesHaveTheLimitsOfMessages(t *testing.T) {
+	for _, tt := range []struct {
+		known Built
+		body  string
+		bad   bool
+	}{
+		{Built{Messages: maxMessages, RemoteImages: maxRemoteImages, TextBytes: 7}, with(``), false}, {Built{Messages: maxMessages + 1}, with(``), true},
+		{Built{Messages: 1, RemoteImages: maxRemoteImages + 1}, with(``), true},
+		{Built{Messages: 1}, with(`"top_k":` + strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1)), true},
+	} {
+		q, err := DecodeBuilt([]byte(tt.body), tt.known)
+		if (err != nil) != tt.bad || err != nil && !fault.Is(err, fault.Invalid) {
+			t.Errorf("%+v: %v", tt.known, err)
+		}
+		if err == nil && (q.TextBytes != 7 || q.RemoteImages != maxRemoteImages || string(q.Messages) != `[{"role":"user","content":"hi"}]`) {
+			t.Errorf("%+v", q)
 		}
 	}
 }

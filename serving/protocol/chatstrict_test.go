@@ -32,6 +32,8 @@ func TestWhatIsTakenOutIsNamed(t *testing.T) {
 			"tools[].defer_loading tools[].function.input_examples"},
 		{"of tools of which some stay", with(`"tools":[{"x":1,"type":"function","function":{"name":"f"}},{"type":"custom","custom":{"name":"g","y":1}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"f"}}]}}`),
 			with(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"auto"`), "tools[].x tools[].custom.y"},
+		{"of a choice", with(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","x":1,"function":{"name":"f"}}`),
+			with(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"f"}}`), "tool_choice.x"},
 		{"of functions", with(`"functions":[{"name":"f","x":1}]`), with(`"tools":[{"type":"function","function":{"name":"f"}}],"parallel_tool_calls":false`), "functions[].x"},
 		{"of a call of a function", user(`"role":"assistant","x":1,"function_call":{"name":"f","arguments":"{}","y":1}`),
 			user(`"role":"assistant","tool_calls":[{"id":"call_function_1","type":"function","function":{"name":"f","arguments":"{}"}}]`), "messages[].x messages[].function_call.y"},

@@ -159,6 +159,9 @@ func typed(raw []byte) (kind, function string) {
 	return kind, field.Text(field.Member(what, "name"))
 }
 
+// choiceMembers are those of a choice that is an object.
+var choiceMembers = []string{"type", "function", "custom", "allowed_tools"}
+
 // checkToolChoice needs the tools: it comes after all members.
 func (r *chatReader) checkToolChoice() error {
 	const name = "tool_choice"
@@ -177,6 +180,10 @@ func (r *chatReader) checkToolChoice() error {
 			return nil
 		}
 	case field.IsObject(v):
+		var f [4]found
+		if err := r.object("tool_choice.", v, choiceMembers, f[:]); err != nil {
+			return field.Within(name, err)
+		}
 		switch kind, fn := typed(v); kind {
 		case "function":
 			return r.declared(name, fn)

@@ -100,7 +100,7 @@ func Decode(body []byte, o Options) (*Request, error) {
 	if err := r.build(); err != nil {
 		return nil, err
 	}
-	chat, err := protocol.DecodeBuilt(r.out, protocol.Built{TextBytes: r.history.bytes, RemoteImages: r.history.remote})
+	chat, err := protocol.DecodeBuilt(r.out, protocol.Built{Messages: len(r.req.places), TextBytes: r.history.bytes, RemoteImages: r.history.remote})
 	if err != nil {
 		return nil, r.req.translate(err)
 	}

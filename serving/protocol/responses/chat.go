@@ -60,7 +60,7 @@ func (q *Request) Chat(c *Context) (*protocol.ChatRequest, error) {
 
 // decode checks the request for the engines, as every request is.
 func (q *Request) decode(d *dialogue) (*protocol.ChatRequest, error) {
-	known := protocol.Built{TextBytes: min(d.text, int64(len(d.out)))}
+	known := protocol.Built{Messages: len(d.origins), TextBytes: min(d.text, int64(len(d.out)))}
 	for i := range d.origins {
 		for _, p := range d.origins[i].pictures {
 			if p.remote {
