@@ -21,6 +21,7 @@ import (
 	"millrace/agents/host/facts"
 	"millrace/agents/host/journal"
 	"millrace/agents/host/relay"
+	"millrace/agents/host/update"
 	"millrace/agents/wire"
 	"millrace/internal/clock"
 	"millrace/internal/datafolder"
@@ -38,6 +39,8 @@ type Config struct {
 	Inventory    string           // JSON file that replaces detection, read again and again; the host is then shown as simulated
 	DieWithAgent bool             // engines are killed by the kernel when this process dies, however it dies
 	FabricListen string           // address at which other hosts measure the way to this one; AutoFabric; "" = they do not
+	Channel      string           // of releases that Program follows
+	Program      *update.Program  `json:"-"` // this program, when it may be exchanged; nil = by hand
 	KeepEngines  bool             // engines outlive this process, and the next one adopts them
 	Runtime      *engines.Runtime `json:"-"` // for engines in containers; nil = there are none
 	Drain        time.Duration
@@ -64,7 +67,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer folder.Close()
-	a := &agent{cfg: cfg, folder: folder, log: cfg.Log, board: facts.NewBoard()}
+	a := &agent{cfg: cfg, folder: folder, log: cfg.Log, board: facts.NewBoard(), updating: updating{done: make(chan struct{})}}
 	if a.eye, err = openEye(&cfg, folder); err != nil {
 		return err
 	}
@@ -119,6 +122,7 @@ type agent struct {
 
 	desired  desired
 	renewing sync.Mutex
+	updating updating
 
 	mu   sync.Mutex
 	link *http.Client // to the hub, nil while there is no link
@@ -159,6 +163,8 @@ func (a *agent) run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
+	case <-a.updating.done:
+		err = ErrUpdated
 	}
 	a.drain() // the link is still there, so that gateways learn of it
 	stopShipping()

@@ -20,7 +20,7 @@ import (
 
 // Times and limits of measuring the ways to other hosts.
 const (
-	probeFirst   = 5 * time.Second  // from hearing of peers to the first probe
+	probeLook    = 2 * time.Second  // between looks for a peer whose turn it is
 	probeRound   = 20 * time.Second // between two probes of this host
 	probeAgain   = 10 * time.Minute // between two of one way
 	probeTimeout = 10 * time.Second
@@ -131,16 +131,17 @@ func (l *links) named(peers []wire.Peer) {
 
 // probe measures one way after the other until ctx ends.
 func (a *agent) probe(ctx context.Context) {
-	for pause := probeFirst; ; pause = probeRound {
+	for pause := probeLook; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause/2 + rand.N(pause)): // a fleet that starts together does not probe together
 		}
 		peer, ok := a.links.next(a.cfg.Clock.Now())
-		if !ok {
+		if pause = probeLook; !ok {
 			continue
 		}
+		pause = probeRound
 		r, err := a.measure(ctx, peer)
 		if err != nil {
 			a.log.Debug("the way to a host cannot be measured now", "peer", peer.Host, "error", err)

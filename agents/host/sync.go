@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"runtime"
 	"sync"
 	"time"
 
@@ -59,6 +58,10 @@ func (d *desired) now() (generation int64, simulated bool) {
 // sync tells what is observed and takes what is desired, for as long as the link works. The call is held by the hub until
 // something is desired anew; what happens here meanwhile ends it, so that it is told.
 func (a *agent) sync(ctx context.Context, client *http.Client) error {
+	var updates sync.WaitGroup
+	defer updates.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for first := true; ; first = false {
 		generation, simulated := a.desired.now()
 		in := wire.SyncRequest{Generation: generation, Observed: a.observe(simulated), Wait: !first}
@@ -74,6 +77,7 @@ func (a *agent) sync(ctx context.Context, client *http.Client) error {
 			return err
 		default:
 			a.heed(answer)
+			a.follow(ctx, client, answer.Update, updates.Go)
 			if answer.Generation != generation || first {
 				if err := a.apply(answer); err != nil {
 					return err
@@ -127,6 +131,9 @@ func (a *agent) heed(answer wire.SyncResponse) {
 		a.eye.skewed(a.cfg.Clock.Now().Sub(time.UnixMilli(answer.NowMS)))
 	}
 	a.links.named(answer.Peers)
+	if a.cfg.Program != nil {
+		a.cfg.Program.Confirm()
+	}
 }
 
 // apply keeps what is desired on disk first, then makes it so.
@@ -147,7 +154,10 @@ func (a *agent) apply(answer wire.SyncResponse) error {
 
 func (a *agent) observe(simulated bool) wire.Observed {
 	o := wire.Observed{AgentVersion: a.cfg.Version, DataURL: a.dataURL, Simulated: simulated, Units: a.engines.Observed(),
-		JournalDropped: a.journal.Dropped(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+		JournalDropped: a.journal.Dropped(), Channel: a.cfg.Channel, Platform: platform}
+	if a.cfg.Program != nil {
+		o.UpdateError = a.cfg.Program.Trouble()
+	}
 	a.eye.tell(&o)
 	a.links.tell(&o)
 	return o

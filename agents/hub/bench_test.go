@@ -23,6 +23,7 @@ import (
 	"millrace/agents/dial"
 	"millrace/agents/host"
 	"millrace/agents/internal/testengine"
+	"millrace/agents/release"
 	"millrace/agents/wire"
 	"millrace/db"
 	"millrace/db/bus"
@@ -41,6 +42,10 @@ func TestMain(m *testing.M) {
 	testengine.RunIfAsked()
 	if text := os.Getenv("HUB_TEST_AGENT"); text != "" {
 		runAgent(text)
+		return
+	}
+	if text := os.Getenv("HUB_TEST_COMMAND"); text != "" {
+		runCommand(text)
 		return
 	}
 	os.Exit(m.Run())
@@ -78,6 +83,7 @@ type bench struct {
 	stop  func()
 	*listener
 	attached func() []*catalogue.Unit
+	programs *release.Folder
 }
 
 // listener is a gateway's ears.
@@ -164,7 +170,7 @@ func (b *bench) start() {
 		b.t.Fatal(err)
 	}
 	b.addr = ln.Addr().String()
-	b.hub = New(Config{DB: b.db, Bus: b.bus, CA: b.ca, Log: quiet, Attached: b.attached})
+	b.hub = New(Config{DB: b.db, Bus: b.bus, CA: b.ca, Log: quiet, Attached: b.attached, Programs: b.programs})
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	work.Go(func() { _ = b.hub.Run(ctx) })
@@ -233,8 +239,15 @@ func (b *bench) process(cfg host.Config) *process {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	p := &process{cmd: exec.Command(os.Args[0]), ended: make(chan error, 1)}
-	p.cmd.Env = append(os.Environ(), "HUB_TEST_AGENT="+string(text))
+	return b.execute(os.Args[0], "HUB_TEST_AGENT="+string(text))
+}
+
+// execute runs this test's program as what the environment says.
+func (b *bench) execute(program, env string) *process {
+	b.t.Helper()
+	p := &process{cmd: exec.Command(program), ended: make(chan error, 1)}
+	p.cmd.Env = append(os.Environ(), env)
+	var err error
 	p.cmd.Stderr = os.Stderr
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		b.t.Fatal(err)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"millrace/agents/release"
 	"millrace/agents/wire"
 	"millrace/db"
 	"millrace/db/bus"
@@ -54,6 +55,8 @@ type Config struct {
 	Log   *slog.Logger
 	// Attached gives the units to probe: engines without an agent. nil = none.
 	Attached func() []*catalogue.Unit
+	// Programs are the releases of the agent that hosts may follow; nil = none.
+	Programs *release.Folder
 }
 
 // Times of a hub.
@@ -69,6 +72,7 @@ type Hub struct {
 	cfg   Config
 	trust *pki.Trust
 	fleet *fleet
+	peers peers
 
 	mu    sync.Mutex
 	links map[ids.ID]*hostLink // the newest per host

@@ -115,6 +115,7 @@ func (h *Hub) linked(me *hostLink) http.Handler {
 	m := http.NewServeMux()
 	m.HandleFunc("POST "+wire.PathSync, h.answer(func(r *http.Request) (any, error) { return h.sync(r, me) }))
 	m.HandleFunc("POST "+wire.PathFacts, h.answer(func(r *http.Request) (any, error) { return nil, h.facts(r, me) }))
+	m.HandleFunc("GET "+wire.PathProgram, h.program)
 	m.HandleFunc("POST "+wire.PathJournal, h.answer(func(r *http.Request) (any, error) { return nil, h.store(r, me) }))
 	return m
 }

@@ -31,15 +31,18 @@ func (h *Hub) sync(r *http.Request, me *hostLink) (any, error) {
 	for {
 		_, moved := h.desires(me) // before reading: what moves after it wakes
 		out, err := h.desired(ctx, me)
-		if err != nil || !in.Wait || out.Generation != in.Generation {
-			return out, err
+		if err != nil {
+			return nil, err
+		}
+		if !in.Wait || out.Generation != in.Generation {
+			return h.beside(ctx, me, &in.Observed, out), nil
 		}
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-moved:
 		case <-hold.C:
-			return out, nil
+			return h.beside(ctx, me, &in.Observed, out), nil
 		}
 	}
 }

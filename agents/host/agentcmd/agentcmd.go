@@ -4,16 +4,21 @@ package agentcmd
 
 import (
 	"context"
+	"crypto/ed25519"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"millrace/agents/host"
 	"millrace/agents/host/engines"
+	"millrace/agents/host/update"
+	"millrace/internal/datafolder"
 )
 
 // parentCheck is how often a child looks whether its parent is still there.
@@ -32,6 +37,9 @@ type Command struct {
 	KeepEngines   bool          `help:"Engines outlive this process, and the next one adopts them: for systemd with KillMode=process." env:"MILLRACE_KEEP_ENGINES"`
 	Container     string        `name:"container-command" help:"How to run an engine in a container, such as 'podman run --rm --name {name} --network host {env} {devices} -v {dir}:{dir} {image} {args}'. No shell reads it." env:"MILLRACE_CONTAINER_COMMAND"`
 	ContainerStop string        `help:"How to stop one; default: RUNTIME stop --time {seconds} {name}." env:"MILLRACE_CONTAINER_STOP"`
+	Channel       string        `help:"Release channel of the hub that this program follows; empty = it is updated by hand." placeholder:"NAME" env:"MILLRACE_CHANNEL"`
+	ReleaseKey    string        `help:"Public key (ed25519, base64) that must have signed an update." placeholder:"KEY" env:"MILLRACE_RELEASE_KEY"`
+	Trial         time.Duration `name:"update-trial" help:"How long a new program may take to reach the hub before the one before is back." default:"2m" env:"MILLRACE_UPDATE_TRIAL"`
 	ParentDeath   int           `help:"Die, with every engine, as soon as the process of this id is not the parent any more." placeholder:"PID" default:"0"`
 
 	Version string `kong:"-"`
@@ -49,20 +57,57 @@ func (c *Command) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.ParentDeath > 0 && c.KeepEngines {
-		return errors.New("--keep-engines and --parent-death contradict each other")
+	cfg := host.Config{Hub: "https://" + hub.Host, Join: c.Join, Data: data, DataListen: c.DataListen, DataURL: c.DataURL,
+		Inventory: c.Inventory, FabricListen: c.Fabric, DieWithAgent: c.ParentDeath > 0, KeepEngines: c.KeepEngines,
+		Drain: c.Drain, Version: c.Version, Channel: c.Channel}
+	if err := c.check(&cfg); err != nil {
+		return err
 	}
-	var runtime *engines.Runtime
-	if c.Container != "" {
-		if runtime, err = engines.ParseRuntime(c.Container, c.ContainerStop); err != nil {
+	if c.Channel != "" {
+		if cfg.Program, err = c.enter(data); err != nil {
 			return err
 		}
 	}
 	if c.ParentDeath > 0 {
 		go dieWithParent(c.ParentDeath) // ends the process
 	}
-	return host.Run(ctx, host.Config{Hub: "https://" + hub.Host, Join: c.Join, Data: data, DataListen: c.DataListen, DataURL: c.DataURL,
-		Inventory: c.Inventory, FabricListen: c.Fabric, DieWithAgent: c.ParentDeath > 0, KeepEngines: c.KeepEngines, Runtime: runtime, Drain: c.Drain, Version: c.Version})
+	err = host.Run(ctx, cfg)
+	for errors.Is(err, host.ErrUpdated) {
+		slog.Error("the new program cannot be executed: this one goes on", "error", cfg.Program.Switch()) // else it does not return
+		err = host.Run(ctx, cfg)
+	}
+	return err
+}
+
+// check refuses flags that contradict each other, and reads the others.
+func (c *Command) check(cfg *host.Config) (err error) {
+	switch {
+	case c.ParentDeath > 0 && c.KeepEngines:
+		return errors.New("--keep-engines and --parent-death contradict each other")
+	case c.Channel != "" && !c.KeepEngines:
+		return errors.New("--channel needs --keep-engines: an update must not stop engines")
+	case c.Container != "":
+		cfg.Runtime, err = engines.ParseRuntime(c.Container, c.ContainerStop)
+	}
+	return err
+}
+
+// enter finds out which program is current, and becomes it.
+func (c *Command) enter(data string) (*update.Program, error) {
+	var key ed25519.PublicKey
+	if c.ReleaseKey != "" {
+		raw, err := base64.StdEncoding.DecodeString(c.ReleaseKey)
+		if err != nil || len(raw) != ed25519.PublicKeySize {
+			return nil, errors.New("--release-key: want an ed25519 public key, 32 bytes in base64")
+		}
+		key = raw
+	}
+	folder, err := datafolder.Open(data)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	return update.Enter(update.Config{Dir: folder.Path(), Key: key, Platform: runtime.GOOS + "/" + runtime.GOARCH, Trial: c.Trial, Log: slog.Default()})
 }
 
 // dieWithParent ends this process without a farewell when it has become an orphan: the next start of its parent must find
