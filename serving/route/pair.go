@@ -64,7 +64,8 @@ func (r *Router) partHits(req *Request) *partHits {
 // pair chooses the two engines of a unit: the one that will have computed the prompt first, and the one whose steps take
 // least. busy says that only hand-overs under way stand against it.
 func (r *Router) pair(req *Request, c *Candidate, h *partHits, now time.Time) (v View, t trust, busy bool) {
-	whole := c.Whole
+	whole, each := c.Whole, *req
+	each.mixed = false
 	decodes, dt, full := r.engines(req, c, c.Decode, h, now, !whole)
 	if len(decodes) == 0 {
 		return v, never, full
@@ -74,21 +75,21 @@ func (r *Router) pair(req *Request, c *Candidate, h *partHits, now time.Time) (v
 		whole = true
 	}
 	if whole {
-		v = decodes[r.policy.Choose(req, decodes, r.turn)]
-		v.alone = true
+		v = decodes[r.policy.Choose(&each, decodes, r.turn)]
+		v.Hand = &Hand{Unit: c.Unit}
 		return v, dt, false
 	}
 	if len(prefills) == 0 {
 		return v, never, pfull
 	}
-	first := *req
+	first := each
 	first.OutputTokens = 1
 	v = prefills[r.policy.Choose(&first, prefills, r.turn)]
 	for i := range decodes { // the prompt comes with its cache
 		decodes[i].HitTokens, decodes[i].BookedPrefill, decodes[i].QueuedTokens = req.PromptTokens, 0, 0
 	}
-	v.Decode = &decodes[r.policy.Choose(req, decodes, r.turn)]
-	v.Transfer = transferFixed + transferPerToken*time.Duration(req.PromptTokens)
+	v.Hand = &Hand{Unit: c.Unit, Decode: &decodes[r.policy.Choose(&each, decodes, r.turn)],
+		Transfer: transferFixed + transferPerToken*time.Duration(req.PromptTokens)}
 	return v, min(pt, dt), false
 }
 
@@ -99,7 +100,6 @@ func (r *Router) engines(req *Request, c *Candidate, list []ids.ID, h *partHits,
 			continue
 		}
 		v, how := r.view(id, c.Attached, h.hits[id], now)
-		v.within = c.Unit
 		switch {
 		case how == never || how < t:
 		case hands && v.unit.incoming >= maxTransfers:
@@ -117,18 +117,18 @@ func (r *Router) engines(req *Request, c *Candidate, list []ids.ID, h *partHits,
 func (r *Router) bookPair(req *Request, v *View, now time.Time) *Booking {
 	exact := len(req.Hashes) > 0 && !req.Approximate
 	hit := min(v.HitTokens, max(req.PromptTokens-1, 0))
-	first := &Booking{Unit: v.within, Engine: v.Unit, HitTokens: hit, router: r, unit: v.unit, model: req.Model, made: now,
+	first := &Booking{Unit: v.Hand.Unit, Engine: v.Unit, HitTokens: hit, router: r, unit: v.unit, model: req.Model, made: now,
 		prefill: max(req.PromptTokens-hit, 0), total: req.PromptTokens, exactPredicts: exact}
 	if req.Approximate {
 		r.index.learn(req.Model, v.Unit, req.Hashes)
 	}
-	if v.alone {
+	d := v.Hand.Decode
+	if d == nil {
 		first.total += req.OutputTokens
 		v.unit.book(first)
 		return first
 	}
-	d := v.Decode
-	b := &Booking{Unit: v.within, Engine: d.Unit, Prefill: first, HitTokens: hit, router: r, unit: d.unit, model: req.Model, made: now,
+	b := &Booking{Unit: v.Hand.Unit, Engine: d.Unit, Prefill: first, HitTokens: hit, router: r, unit: d.unit, model: req.Model, made: now,
 		total: req.PromptTokens + req.OutputTokens, transfers: true}
 	v.unit.book(first)
 	d.unit.book(b)
@@ -155,7 +155,7 @@ func (b *Booking) arrived() {
 func (b *Booking) DoesAll() {
 	b.router.mu.Lock()
 	defer b.router.mu.Unlock()
-	if b.done || b.prefilled || b.Prefill == nil {
+	if b.done || b.prefilled || b.Prefill == nil || b.prefill > 0 {
 		return
 	}
 	b.arrived()

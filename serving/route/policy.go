@@ -16,14 +16,16 @@ type View struct {
 	QueuedTokens  int64 // prompt tokens waiting, as the engine reports
 	KVUsage       float64
 
-	// Of a unit whose engines hand prompts over, all above is of the one that computes the prompt.
-	Decode   *View         // the engine that then answers; nil = the same
-	Transfer time.Duration // what the hand-over costs
+	Hand *Hand // of a unit whose engines hand prompts over: then all above is of the one that computes the prompt
 
-	unit   *unit
-	within ids.ID // the unit that an engine is a part of
-	alone  bool   // a decode engine that does all of it
-	mixed  bool   // beside units whose engines hand over, this one computes prompts between its answers
+	unit *unit
+}
+
+// Hand is how a unit of several engines would serve a request.
+type Hand struct {
+	Unit     ids.ID
+	Decode   *View         // the engine that answers; nil = the one that computes the prompt
+	Transfer time.Duration // what the hand-over costs
 }
 
 // Policy chooses among eligible units (never empty) and returns an index. turn grows by one per request: use it to rotate
@@ -72,16 +74,19 @@ func (p PredictedFinish) finish(req *Request, v *View) time.Duration {
 	uncached := max(req.PromptTokens-v.HitTokens, 1)
 	booked := max(v.BookedPrefill, v.QueuedTokens)
 	d := v
-	if v.Decode != nil {
-		d = v.Decode
+	if v.Hand != nil && v.Hand.Decode != nil {
+		d = v.Hand.Decode
 	}
 	step := c.B0 + c.B1*time.Duration(d.Requests+1) + c.B2*time.Duration(d.BookedKV+req.PromptTokens)
 	out := min(max(req.OutputTokens, 1), decodeHorizon)
 	at := bookedWeight*c.A1*time.Duration(booked) + c.A0 + c.A1*time.Duration(uncached) + step*time.Duration(out)
-	if v.mixed {
+	switch {
+	case v.Hand != nil:
+		at += v.Hand.Transfer
+	case req.mixed: // this one computes prompts between its answers
 		at += c.A1 * time.Duration(uncached) * time.Duration(min(v.Requests, heldUp)) / heldUp
 	}
-	return at + v.Transfer
+	return at
 }
 
 // prefer breaks a tie: more cached tokens, then the session's own unit, then taking turns.

@@ -52,6 +52,7 @@ type Request struct {
 	PromptTokens int64    // counted, or bounded
 	OutputTokens int64    // expected
 	Affinity     uint64   // hash of a session hint within the org; 0 = none
+	mixed        bool     // some of the candidates hand prompts over
 	Exclude      []ids.ID // units and engines of units that already failed this request
 }
 
@@ -111,6 +112,7 @@ type Booking struct {
 func (r *Router) Pick(req Request) (*Booking, error) {
 	hits := r.index.match(&req)
 	handed := r.partHits(&req)
+	req.mixed = handed != nil
 	now := r.clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +126,7 @@ func (r *Router) Pick(req Request) (*Booking, error) {
 	}
 	r.turn++
 	v := &views[r.policy.Choose(&req, views, r.turn)]
-	if v.Decode != nil || v.alone {
+	if v.Hand != nil {
 		return r.bookPair(&req, v, now), nil
 	}
 	hit := min(v.HitTokens, max(req.PromptTokens-1, 0))

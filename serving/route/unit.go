@@ -77,7 +77,6 @@ func (r *Router) eligible(req *Request, hits []int64, handed *partHits, now time
 			full = full || busy
 		} else {
 			v, trust = r.view(c.Unit, c.Attached, hits[i], now)
-			v.mixed = handed != nil
 		}
 		switch trust {
 		case doubt:
