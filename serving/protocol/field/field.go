@@ -133,6 +133,15 @@ func Read(raw []byte, names []string, into [][]byte, strange func(name []byte)) 
 	})
 }
 
+// Unused tells of the members that Read found and that say nothing here: means has a bit for each that does, by its place.
+func Unused(in [][]byte, names []string, means uint32, strange func(name []byte)) {
+	for i, v := range in {
+		if v != nil && means&(1<<i) == 0 {
+			strange([]byte(names[i]))
+		}
+	}
+}
+
 // Member finds a member of an object, the last of its name; nil when there is none but null, or no object.
 func Member(object []byte, name string) (value []byte) {
 	if !IsObject(object) {

@@ -65,18 +65,15 @@ const (
 
 // readBlock reads a block's members; what has no effect here is named.
 func (r *reader) readBlock(place string, raw []byte, b *block) (err error) {
-	if err = field.Read(raw, blockMembers, b.in[:], func(name []byte) { r.ignored.Add(place, name) }); err != nil {
+	ignore := func(name []byte) { r.ignored.Add(place, name) }
+	if err = field.Read(raw, blockMembers, b.in[:], ignore); err != nil {
 		return err
 	}
 	if b.kind, err = needed("type", b.in[inType]); err != nil {
 		return err
 	}
 	if means, known := meaning[string(b.kind)]; known {
-		for i, v := range b.in {
-			if v != nil && i != inType && means&(1<<i) == 0 {
-				r.ignored.Add(place, []byte(blockMembers[i]))
-			}
-		}
+		field.Unused(b.in[:], blockMembers, means|1<<inType, ignore)
 	}
 	return nil
 }

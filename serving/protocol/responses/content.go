@@ -52,7 +52,7 @@ func (c *content) list(name string, v []byte) error {
 	}
 }
 
-// The members of content parts. The last two come back with the parts of answers and say nothing to a model.
+// The members of content parts.
 const (
 	inPartType = iota
 	inPartText
@@ -60,12 +60,21 @@ const (
 	inImage
 	inDetail
 	inFile
-	_
-	_
+	inAnnotations
+	inLogprobs
 	numPartMembers
 )
 
 var partMembers = []string{"type", "text", "refusal", "image_url", "detail", "file_id", "annotations", "logprobs"}
+
+// silentInParts are the members with which the parts of answers come back, and that say nothing to a model.
+const silentInParts = 1<<inPartType | 1<<inAnnotations | 1<<inLogprobs
+
+// partMeaning are the members by which a part of a kind says something; others have no effect.
+var partMeaning = map[string]uint32{
+	`"input_text"`: 1 << inPartText, `"output_text"`: 1 << inPartText, `"refusal"`: 1 << inRefusal,
+	`"input_image"`: 1<<inImage | 1<<inDetail | 1<<inFile,
+}
 
 func (c *content) part(list string, i int, v []byte) error {
 	var f [numPartMembers][]byte
@@ -73,12 +82,8 @@ func (c *content) part(list string, i int, v []byte) error {
 		return err
 	}
 	kind := string(f[inPartType])
-	if kind != `"input_image"` {
-		for k := inImage; k <= inFile; k++ {
-			if f[k] != nil {
-				c.d.ignore("input[]."+list+"[].", []byte(partMembers[k]))
-			}
-		}
+	if means, known := partMeaning[kind]; known {
+		c.d.unused("input[]."+list+"[].", f[:], partMembers, means|silentInParts)
 	}
 	switch model := c.role == "assistant"; {
 	case kind == `"refusal"` && model:

@@ -27,6 +27,7 @@ func TestWhatIsIgnoredIsNamed(t *testing.T) {
 		{with(`"tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"allowed_tools","tools":[{"type":"function","name":"f","x":1}]}`), "tool_choice.tools[].x"},
 		{in(`{"role":"user","content":[{"type":"input_text","text":"a","cache":1,"detail":"low"}],"phase":"x","call_id":"c","odd":1}`),
 			"input[].odd input[].phase input[].call_id input[].content[].cache input[].content[].detail"},
+		{in(`{"role":"user","content":[{"type":"input_text","text":"a","refusal":"b"}]}`), "input[].content[].refusal"},
 		{in(`{"role":"user","content":[{"type":"input_image","image_url":"data:x","detail":"original"}]}`), "input[].content[].detail (original)"},
 		{in(`{"type":"function_call","call_id":"c","name":"f","arguments":"{}","input":"x"},{"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"a","z":1}],"name":"f"}`),
 			"input[].input input[].name input[].output[].z"},

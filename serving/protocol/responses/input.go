@@ -100,7 +100,7 @@ func (d *dialogue) read(raw []byte) error {
 	}
 	kind := it.kind()
 	if k, known := itemKinds[string(kind)]; known {
-		d.nameUnused(it, k.means)
+		d.unused("input[].", it[:], itemMembers, k.means|silent)
 		return k.read(d, it)
 	}
 	name := string(kind)

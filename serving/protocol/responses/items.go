@@ -75,17 +75,13 @@ func (d *dialogue) fields(place string, raw []byte, names []string, into [][]byt
 	return field.Read(raw, names, into, func(name []byte) { d.ignore(place, name) })
 }
 
+// unused names the members that have no effect on an item, or a part, of its kind.
+func (d *dialogue) unused(place string, in [][]byte, names []string, means uint32) {
+	field.Unused(in, names, means, func(name []byte) { d.ignore(place, name) })
+}
+
 func (d *dialogue) ignore(place string, name []byte) {
 	if d.item >= 0 {
 		d.q.Ignored.Add(place, name)
-	}
-}
-
-// nameUnused names the members of an item that have no effect on one of its kind.
-func (d *dialogue) nameUnused(it *entry, means uint32) {
-	for i, v := range it {
-		if v != nil && (means|silent)&(1<<i) == 0 {
-			d.ignore("input[].", []byte(itemMembers[i]))
-		}
 	}
 }

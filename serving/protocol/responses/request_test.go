@@ -247,6 +247,7 @@ func TestFaultsNameTheMember(t *testing.T) {
 		{`{"model":"m","input":[{"role":"developer","content":"d"},{"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_image","image_url":"ftp://x/y.png"}]}]}`, `input[1].content[1].image_url`},
 		{`{"model":"m","input":"x","kv_transfer_params":{}}`, `kv_transfer_params`},
 		{`{"model":"m","input":"x","tools":[{"type":"function","name":"two words"}]}`, `tools[0].name`},
+		{`{"model":"m","input":"x","tools":[{"type":"namespace","name":"two words","tools":[]}]}`, `tools[0].name`},
 		{`{"model":"m","input":[{"role":"user","content":"x","content":"y"}]}`, `input[0].content`},
 		{`{"model":"m","input":"x","text":{"verbosity":"low","verbosity":"high"}}`, `text.verbosity`},
 		{`{"model":"m","input":"x","top_k":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`, ``},

@@ -97,14 +97,11 @@ func (q *Request) readTool(v []byte) (kind string, in [numToolMembers][]byte, er
 	if kind == "namespace" {
 		place = "tools[] (namespace)."
 	}
-	for i, v := range in {
-		if v != nil && i != inToolType && means&(1<<i) == 0 {
-			odd = append(odd, []byte(toolMembers[i]))
-		}
-	}
+	ignore := func(name []byte) { q.Ignored.Add(place, name) }
 	for _, name := range odd {
-		q.Ignored.Add(place, name)
+		ignore(name)
 	}
+	field.Unused(in[:], toolMembers, means|1<<inToolType, ignore)
 	return kind, in, nil
 }
 
@@ -153,8 +150,10 @@ func (b *toolbox) drop(q *Request, place, kind string) error {
 // addNamespace takes in the tools of a namespace.
 func (b *toolbox) addNamespace(q *Request, place, name string, tools []byte) error {
 	switch {
-	case name == "" || len(name) > maxToolName:
+	case name == "":
 		return field.WantType(place+".name", "a short string")
+	case protocol.CheckToolName(name) != nil: // the names of its tools begin with it
+		return field.Within(place, protocol.CheckToolName(name))
 	case !field.IsArray(tools):
 		return field.WantType(place+".tools", "an array of tools")
 	}
