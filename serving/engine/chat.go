@@ -15,7 +15,6 @@ type chatRules struct {
 	forced    string          // members every body gets, without surrounding commas
 	salt      bool            // knows cache_salt
 	requestID string          // the member that names the request; "" = none
-	dataRank  string          // the member that names the data-parallel rank; "" = none
 	rank      rankStyle       // the value of priority; nil = knows none
 	template  bool            // knows chat_template_kwargs: open models are told there not to think
 	capName   string          // the name of the token cap; "" = the one the client used, else max_tokens
@@ -146,10 +145,6 @@ func (o *outgoing) finish(p ChatParams) ([]byte, error) {
 	if o.requestID != "" && p.RequestID != "" {
 		dst = append(append(append(dst, `,"`...), o.requestID...), `":`...)
 		dst = scan.Quote(dst, p.RequestID)
-	}
-	if o.dataRank != "" && p.DataRank > 0 {
-		dst = append(append(append(dst, `,"`...), o.dataRank...), `":`...)
-		dst = strconv.AppendInt(dst, int64(p.DataRank-1), 10)
 	}
 	if o.rank != nil && p.Rank != 0 {
 		dst = o.rank(append(dst, `,"priority":`...), p.Rank)

@@ -83,18 +83,20 @@ func aRankOfEach(t *testing.T, r *rig, held *blocks, ranks int) {
 		warm := 0
 		eventually(t, "the subscription", func() bool {
 			warm++
-			r.ask(prompt(1000*(rank+1)+warm), engine.ChatParams{Salt: salt, DataRank: rank + 1})
+			r.rank = rank
+			r.ask(prompt(1000*(rank+1)+warm), engine.ChatParams{Salt: salt})
 			held.poll(t, r)
-			return !r.d.Caps().DataRank || held.some(rank)
+			return r.d.Caps().RankHeader == "" || held.some(rank)
 		})
 	}
-	if !r.d.Caps().DataRank {
+	if r.d.Caps().RankHeader == "" {
 		eventually(t, "any rank's events", func() bool { held.poll(t, r); return held.some(0) || held.some(1) || held.some(2) })
 		return // which rank computes a prompt is the engine's choice
 	}
 	for rank := range ranks {
 		body := prompt(rank)
-		r.ask(body, engine.ChatParams{Salt: salt, DataRank: rank + 1})
+		r.rank = rank
+		r.ask(body, engine.ChatParams{Salt: salt})
 		ids := r.tokens(body)
 		hashes := kvevent.ChainHashes(salt, ids, r.d.BlockSize())
 		eventually(t, "the rank's events", func() bool { return held.all(rank, hashes) })
@@ -103,7 +105,8 @@ func aRankOfEach(t *testing.T, r *rig, held *blocks, ranks int) {
 			t.Errorf("rank %d is told to hold what rank %d computed", other, rank)
 		}
 		for _, at := range []int{rank, other} {
-			got := r.ask(body, engine.ChatParams{Salt: salt, DataRank: at + 1}).report
+			r.rank = at
+			got := r.ask(body, engine.ChatParams{Salt: salt}).report
 			if (got.Vector[usage.Cached] > 0) != (at == rank) {
 				t.Errorf("rank %d has %d tokens of what rank %d computed", at, got.Vector[usage.Cached], rank)
 			}

@@ -37,11 +37,12 @@ type rig struct {
 	d   engine.Driver
 	url string
 	pair
+	rank int // data-parallel, that requests name; -1 = none
 }
 
 func (p pair) start(t *testing.T, cfg sim.Config) *rig {
 	t.Helper()
-	r := &rig{t: t, d: driver(t, p.family), pair: p}
+	r := &rig{t: t, d: driver(t, p.family), pair: p, rank: -1}
 	cfg.Personality, cfg.BlockSize, cfg.Faults = p.personality, cmp.Or(r.d.BlockSize(), 16), true
 	e, err := sim.New(cfg)
 	if err != nil {
@@ -104,8 +105,8 @@ func (r *rig) open(ctx context.Context, body string, p engine.ChatParams) *http.
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if name := r.d.Caps().RankHeader; name != "" && p.DataRank > 0 {
-		req.Header.Set(name, strconv.Itoa(p.DataRank-1))
+	if name := r.d.Caps().RankHeader; name != "" && r.rank >= 0 {
+		req.Header.Set(name, strconv.Itoa(r.rank))
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -22,7 +22,6 @@ var deepInferChat = chatRules{
 	forced:    `"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`,
 	salt:      true,
 	requestID: "request_id",
-	dataRank:  "data_parallel_rank",
 	rank:      lowFirst,
 	chatOnly:  true,
 	constrain: plainConstraints,
@@ -45,7 +44,7 @@ func (deepInfer) Alive() string  { return "/health" }
 
 func (deepInfer) Caps() Caps {
 	return Caps{CacheSalt: true, ContinuousUsage: true, CachedOnEveryChunk: true, KVEvents: true, Tokens: true, Supervised: true, Rank: true,
-		ChatOnly: true, DataRank: true, Cancel: true, Drain: true}
+		ChatOnly: true, RankHeader: rankHeader, Cancel: true, Drain: true}
 }
 
 func (deepInfer) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {

@@ -67,8 +67,7 @@ type Caps struct {
 	SwitchRole         bool   // prefill becomes decode and the other way round, when idle
 	AnyRole            bool   // takes either role with each request: there is nothing to switch
 	ResetPrefix        bool   // forgets its prefixes when told
-	RankHeader         string // by which a request names its data-parallel rank; "" = by its body, or not at all
-	DataRank           bool   // a request can name its data-parallel rank, by RankHeader or ChatParams
+	RankHeader         string // by which a request names the data-parallel rank that shall compute it; "" = the engine chooses
 	Polled             bool   // its KV events are polled (PollEvents), by one reader
 	ChatOnly           bool   // takes messages only: a prompt of text has no salt, so tenants would read each other's cache
 }
@@ -80,7 +79,6 @@ type ChatParams struct {
 	MaxTokens int64  // > 0: the cap in tokens to set when the client gave none or more
 	RequestID string // the engine's logs and ids carry it; "" = none
 	Plain     bool   // the body asks for no generation: nothing is added but names
-	DataRank  int    // 1 + the data-parallel rank that shall compute it; 0 = the engine's choice. See Caps.RankHeader too.
 	Rank      int    // place in the engine's queue, lower ones first; 0 = everybody's. Only for engines that Command runs.
 }
 

@@ -117,6 +117,7 @@ func converse(t *testing.T, d engine.Driver, base string, body []byte, chunks in
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Content-Type", "application/json")
 	req.Close = true // the server closes connections when it likes: a request on one that it just closed would fail
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -15,7 +15,6 @@ var sglangChat = chatRules{
 	forced:    `"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`,
 	salt:      true,
 	requestID: "rid",
-	dataRank:  "routed_dp_rank",
 	rank:      lowFirst, // as Command starts it: by itself it takes higher numbers first
 	constrain: sglangConstraints,
 	drop: set("input_ids", "return_routed_experts", "routed_experts_start_len", "return_cached_tokens_details", "return_prompt_token_ids",
@@ -32,7 +31,7 @@ func (sglang) Alive() string  { return "/ping" } // /health generates a token ea
 
 func (sglang) Caps() Caps {
 	return Caps{CacheSalt: true, ContinuousUsage: true, CachedOnEveryChunk: true, KVEvents: true, Tokens: true, Supervised: true, Rank: true, Prefill: true,
-		Cancel: true, Sleep: true, LoRA: true, Grow: true, SwitchRole: true, ResetPrefix: true, DataRank: true}
+		Cancel: true, Sleep: true, LoRA: true, Grow: true, SwitchRole: true, ResetPrefix: true, RankHeader: "X-Override-Routed-Dp-Rank"}
 }
 
 func (sglang) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {

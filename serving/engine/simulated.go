@@ -32,7 +32,7 @@ func (simulated) BlockSize() int { return simBlockTokens }
 func (simulated) Caps() Caps {
 	return Caps{CacheSalt: true, ContinuousUsage: true, CachedOnEveryChunk: true, KVEvents: true, Tokens: true, Supervised: true, Rank: true, Prefill: true,
 		Cancel: true, Sleep: true, LoRA: true, Grow: true, Shrink: true, AnyRole: true, ResetPrefix: true,
-		DataRank: true, RankHeader: rankHeader}
+		RankHeader: rankHeader}
 }
 
 func (simulated) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {

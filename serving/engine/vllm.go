@@ -36,7 +36,7 @@ func (vllm) BlockSize() int { return vllmBlockTokens }
 func (vllm) Caps() Caps {
 	return Caps{CacheSalt: true, ContinuousUsage: true, KVEvents: true, Tokens: true, Supervised: true, Rank: true, Prefill: true,
 		Cancel: true, Sleep: true, LoRA: true, Grow: true, Shrink: true, AnyRole: true, ResetPrefix: true,
-		DataRank: true, RankHeader: rankHeader}
+		RankHeader: rankHeader}
 }
 
 func (vllm) PrepareChat(dst, body []byte, p ChatParams) ([]byte, error) {

@@ -13,7 +13,10 @@ import (
 )
 
 // steering are the members of a chat that the engine gets beside the prompt: they come from the gateway alone.
-var steering = []string{"cache_salt", "priority", "data_parallel_rank"}
+var steering = []string{"cache_salt", "priority"}
+
+// rankHeader names the data-parallel rank that shall compute a request, as at vLLM.
+const rankHeader = "X-Data-Parallel-Rank"
 
 // chat answers a Chat Completions request, streamed or whole.
 func (a *Adapter) chat(w http.ResponseWriter, r *http.Request) error {
@@ -27,7 +30,7 @@ func (a *Adapter) chat(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer leave()
-	resp, err := a.do(ctx, http.MethodPost, "/v1/completions", raw(prompt, body, dsml.Request{Model: a.model, ID: id, MaxTokens: limit(body)}))
+	resp, err := a.do(ctx, http.MethodPost, "/v1/completions", raw(prompt, body, r.Header.Get(rankHeader), dsml.Request{Model: a.model, ID: id, MaxTokens: limit(body)}))
 	if err != nil {
 		return err
 	}
@@ -41,7 +44,7 @@ func (a *Adapter) chat(w http.ResponseWriter, r *http.Request) error {
 }
 
 // raw is the engine's body.
-func raw(prompt *dsml.Prompt, body []byte, q dsml.Request) []byte {
+func raw(prompt *dsml.Prompt, body []byte, rank string, q dsml.Request) []byte {
 	out := prompt.AppendRequest(nil, body, q)
 	out = out[:len(out)-1]
 	for _, name := range steering {
@@ -49,6 +52,9 @@ func raw(prompt *dsml.Prompt, body []byte, q dsml.Request) []byte {
 			out = append(append(append(out, `,"`...), name...), `":`...)
 			out = append(out, v...)
 		}
+	}
+	if n, err := strconv.ParseUint(rank, 10, 16); err == nil {
+		out = strconv.AppendUint(append(out, `,"data_parallel_rank":`...), n, 10)
 	}
 	return append(out, '}')
 }

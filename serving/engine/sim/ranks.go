@@ -18,8 +18,8 @@ type rank struct {
 	pub   *kvevent.Publisher // nil without KV events
 }
 
-// rankHeader chooses a rank, as at vLLM; a value that is no number is passed over.
-const rankHeader = "X-Data-Parallel-Rank"
+// rankHeaders choose a rank, vLLM's and SGLang's; a value that is no number is passed over.
+var rankHeaders = [...]string{"X-Data-Parallel-Rank", "X-Override-Routed-Dp-Rank"}
 
 // anyRank leaves the choice to the engine.
 const anyRank = -1
@@ -107,10 +107,12 @@ func (e *Engine) load() (running, waiting int, queued int64, usage float64) {
 	return running, waiting, queued, usage
 }
 
-// wantsRank reads the header.
+// wantsRank reads the headers.
 func wantsRank(r *http.Request) int {
-	if n, err := strconv.Atoi(r.Header.Get(rankHeader)); err == nil && n >= 0 {
-		return n
+	for _, name := range rankHeaders {
+		if n, err := strconv.Atoi(r.Header.Get(name)); err == nil && n >= 0 {
+			return n
+		}
 	}
 	return anyRank
 }

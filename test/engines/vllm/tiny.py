@@ -1,4 +1,4 @@
-"""Writes a tiny Llama with random weights and a real tokenizer into a folder. Usage: tiny.py DIR"""
+"""Writes a tiny Llama with random weights and a real tokenizer into a folder. Usage: tiny.py DIR [SIZE OF WEIGHTS]"""
 
 import json
 import pathlib
@@ -49,10 +49,11 @@ vocab = (last // 128 + 1) * 128
 (out / "generation_config.json").write_text(json.dumps({"bos_token_id": 0, "eos_token_id": 1}))
 
 torch.manual_seed(0)
+scale = float(sys.argv[2]) if len(sys.argv) > 2 else 0.05
 
 
 def noise(*shape):
-    return (torch.randn(*shape) * 0.05).to(torch.bfloat16)
+    return (torch.randn(*shape) * scale).to(torch.bfloat16)
 
 
 def ones():
