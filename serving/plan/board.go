@@ -27,9 +27,12 @@ func newBoard(f *fleet, wants []*want) *board {
 }
 
 // state hashes what is free and used of a cell.
-func (f *fleet) state(c int) uint64 {
+func (f *fleet) state(c int) uint64 { return f.stateAs(c, f.cells[c].like) }
+
+// stateAs is state with another likeness.
+func (f *fleet) stateAs(c int, like uint64) uint64 {
 	cl := &f.cells[c]
-	x := mix(cl.like ^ uint64(cl.used)<<32 ^ uint64(cl.free))
+	x := mix(like ^ uint64(cl.used)<<32 ^ uint64(cl.free))
 	if len(cl.slots) > 1 {
 		var sum uint64
 		for _, s := range cl.slots {

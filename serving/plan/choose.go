@@ -26,21 +26,24 @@ func (a *choice) compare(b *choice) int {
 // choices lists places for a unit, the cheapest first. Of places that are alike only the first is listed.
 func (b *board) choices(w *want, most int) []choice {
 	first := b.pools(w, 0, nil, -1, most > 1)
-	if len(w.needs) == 1 {
-		return first[:min(most, len(first))]
-	}
 	var all []choice
-	for i := range first {
-		before := b.score
-		net := b.put1(w, &first[i])
-		rest, ok := b.rest(w, 1, first[i].seats, net)
-		b.unput(&first[i])
+	if len(w.needs) == 1 {
+		for len(first) > 0 && len(all) < most {
+			all = append(all, first.pop())
+		}
+		return all
+	}
+	for len(first) > 0 {
+		before, next := b.score, first.pop()
+		net := b.putPool(&next)
+		rest, ok := b.rest(w, 1, next.seats, net)
+		b.unputPool(&next)
 		if !ok {
 			continue
 		}
 		for _, seats := range rest {
 			b.place(w, seats)
-			all = append(all, choice{seats: seats, delta: b.score.minus(before), left: first[i].left, order: first[i].order})
+			all = append(all, choice{seats: seats, delta: b.score.minus(before), left: next.left, order: next.order})
 			b.unplace(w, seats)
 		}
 		if len(all) >= max(most, greedyTries) {
@@ -57,8 +60,8 @@ const (
 	restTries   = 3
 )
 
-// put1 seats a pool; unput takes it away. They do not count crowds, which are a whole unit's.
-func (b *board) put1(_ *want, c *choice) (net int) {
+// putPool seats a pool; unputPool takes it away. They do not count crowds, which are a whole unit's.
+func (b *board) putPool(c *choice) (net int) {
 	net = -1
 	for i := range c.seats {
 		b.put(&c.seats[i], 1)
@@ -69,7 +72,7 @@ func (b *board) put1(_ *want, c *choice) (net int) {
 	return net
 }
 
-func (b *board) unput(c *choice) {
+func (b *board) unputPool(c *choice) {
 	for i := len(c.seats) - 1; i >= 0; i-- {
 		b.put(&c.seats[i], -1)
 	}
@@ -82,13 +85,14 @@ func (b *board) rest(w *want, i int, seats []seat, net int) ([][]seat, bool) {
 	}
 	var all [][]seat
 	next := b.pools(w, i, seats, net, true)
-	for j := range next {
-		n := b.put1(w, &next[j])
+	for len(next) > 0 {
+		ch := next.pop()
+		n := b.putPool(&ch)
 		if net >= 0 {
 			n = net
 		}
-		more, ok := b.rest(w, i+1, append(slices.Clone(seats), next[j].seats...), n)
-		b.unput(&next[j])
+		more, ok := b.rest(w, i+1, append(slices.Clone(seats), ch.seats...), n)
+		b.unputPool(&ch)
 		if ok {
 			all = append(all, more...)
 		}
@@ -100,8 +104,9 @@ func (b *board) rest(w *want, i int, seats []seat, net int) ([][]seat, bool) {
 }
 
 // pools lists places for one pool of a unit whose earlier pools are seated: in one domain, and over several where one has
-// not the room or is dearer. net is the unit's network, -1 = any.
-func (b *board) pools(w *want, i int, seats []seat, net int, several bool) []choice {
+// not the room or is dearer. net is the unit's network, -1 = any. Of cells that are alike the first is enough; when several
+// choices are tried, others may tell cells apart later.
+func (b *board) pools(w *want, i int, seats []seat, net int, several bool) queue {
 	n := &w.needs[i]
 	if n.gpus == 0 {
 		return b.lights(w, i, net)
@@ -115,32 +120,22 @@ func (b *board) pools(w *want, i int, seats []seat, net int, several bool) []cho
 		if net >= 0 && cl.net != net || cl.room() < n.gpus || cl.size < n.domain {
 			continue
 		}
-		if several {
-			key := b.state(c)
-			if ok == nil && seen[key] {
+		if same := several || w.reach == nil && w.crowd == nil; same && ok == nil {
+			key := b.stateAs(c, b.cells[c].made)
+			if several {
+				key = b.state(c)
+			}
+			if seen[key] {
 				continue
 			}
 			seen[key] = true
 		}
 		all = b.within(w, i, c, ok, several, all)
 	}
-	if !several && len(all) > 1 {
-		best := 0
-		for j := range all {
-			if all[j].compare(&all[best]) < 0 {
-				best = j
-			}
-		}
-		all[0] = all[best]
-		if len(w.needs) == 1 && n.count == 1 {
-			return all[:1]
-		}
-	}
 	if n.count > 1 {
 		all = b.divided(w, i, net, ok, all)
 	}
-	slices.SortFunc(all, func(x, y choice) int { return x.compare(&y) })
-	return all
+	return newQueue(all)
 }
 
 // within adds the places of a pool in one cell.
@@ -199,9 +194,8 @@ func (b *board) allowed(w *want, n *need, seats []seat) func(slot int) bool {
 		return nil
 	}
 	return func(slot int) bool {
-		near := w.reach[b.slots[slot].host]
 		for _, p := range peers {
-			if !near[p] {
+			if !w.reach.has(b.slots[slot].host, p) {
 				return false
 			}
 		}

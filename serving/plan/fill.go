@@ -28,7 +28,7 @@ func (b *board) fill(w *want, i, c, count int, ok func(int) bool, only int) []se
 		}
 		if len(fits) > 1 {
 			slices.SortFunc(fits, func(x, y int) int {
-				return cmp.Or(cmp.Compare(b.tmp[x], b.tmp[y]), cmp.Compare(min(b.slots[y].used, 1), min(b.slots[x].used, 1)), cmp.Compare(x, y))
+				return cmp.Or(w.crowded(b.fails[b.slots[x].host], b.fails[b.slots[y].host]), cmp.Compare(b.tmp[x], b.tmp[y]), cmp.Compare(min(b.slots[y].used, 1), min(b.slots[x].used, 1)), cmp.Compare(x, y))
 			})
 		}
 		st := seat{need: i, cell: c, slots: slices.Clone(fits[:hosts]), each: each}

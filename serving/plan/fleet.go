@@ -34,7 +34,8 @@ type cell struct {
 	limit int    // GPUs that may be in use: size less spares
 	free  int    // of open slots
 	used  int    // GPUs in use
-	like  uint64 // cells with the same value differ in nothing that a demand could ask for
+	made  uint64 // cells with the same value are made of the same
+	like  uint64 // and differ in nothing else that one of the demands looks at
 }
 
 // room is how many GPUs of a cell may still be given out. GPUs that cannot be used count as spares.
@@ -51,6 +52,8 @@ type fleet struct {
 	fails  []int // host -> failure domain
 	nfails int
 	light  []int // host -> shards without a GPU
+
+	reaches map[float64]*reach // by Gbit/s, as demands ask
 }
 
 var kinds = map[string]int64{Reserved: 0, "": 0, OnDemand: 1, Spot: 2}
@@ -76,7 +79,8 @@ func newFleet(hosts []Host, o Options) *fleet {
 		if o.Spares > 0 && c.size >= max(o.SparesFrom, 1) {
 			c.limit = max(0, c.size-o.Spares)
 		}
-		c.like = f.likeness(c)
+		c.made = f.likeness(c)
+		c.like = c.made
 	}
 	return f
 }

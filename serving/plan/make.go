@@ -132,36 +132,31 @@ func (m *maker) replace(i int, h *held) {
 	m.drop(h, why+", and there is no room for it elsewhere")
 }
 
-// add places what is missing.
+// add places what is missing. It searches again until nothing more is found: what a search that ran out of steps passed
+// over would else be found by the next plan.
 func (m *maker) add() {
-	missing := make([]int, len(m.b.wants))
-	for i, w := range m.b.wants {
-		missing[i] = max(0, w.d.Units-len(m.sets[i].well)-len(m.fresh[i]))
-	}
-	found := m.b.search(missing, m.o.MaxSteps)
-	for _, u := range found.units {
-		m.addUnit(m.b.wants[u.want], u.seats, "")
-	}
-	m.b.score = found.score
-	for i, w := range m.b.wants { // what a search that ran out of steps passed over
-		for range missing[i] - m.added(found.units, i) {
-			got := m.b.choices(w, 1)
-			if len(got) == 0 {
-				break
-			}
-			m.addUnit(w, got[0].seats, "")
-			m.b.score.Unplaced -= w.weight
+	score := m.b.score
+	for {
+		missing, some := make([]int, len(m.b.wants)), false
+		for i, w := range m.b.wants {
+			missing[i] = max(0, w.d.Units-len(m.sets[i].well)-len(m.fresh[i]))
+			some = some || missing[i] > 0
 		}
-	}
-}
-
-func (m *maker) added(units []placed, want int) (n int) {
-	for _, u := range units {
-		if u.want == want {
-			n++
+		m.b.score, m.b.steps = score, 0
+		if !some {
+			return
 		}
+		found := m.b.search(missing, m.o.MaxSteps)
+		for _, u := range found.units {
+			m.addUnit(m.b.wants[u.want], u.seats, "")
+		}
+		score = found.score
+		if len(found.units) == 0 {
+			m.b.score = score
+			return
+		}
+		score.Unplaced = 0
 	}
-	return n
 }
 
 // addUnit places a unit and says why there.

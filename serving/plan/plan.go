@@ -145,3 +145,15 @@ const (
 	MoveKeep    = "keep"    // a unit that was to end and stays; units that just stay are not listed
 	MoveRefuse  = "refuse"  // what is wanted and newly cannot be placed; without a unit
 )
+
+// Size is how many GPUs a unit has.
+func (u *Unit) Size() (n int) {
+	for i := range u.Pools {
+		for j := range u.Pools[i].Replicas {
+			for _, s := range u.Pools[i].Replicas[j].Shards {
+				n += len(s.GPUs)
+			}
+		}
+	}
+	return n
+}

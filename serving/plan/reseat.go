@@ -175,6 +175,6 @@ func (r *roster) peersAllow(h *held, p int) func(int) bool {
 		}
 	}
 	return func(slot int) bool {
-		return !slices.ContainsFunc(peers, func(at int) bool { return !w.reach[r.b.slots[slot].host][at] })
+		return !slices.ContainsFunc(peers, func(at int) bool { return !w.reach.has(r.b.slots[slot].host, at) })
 	}
 }

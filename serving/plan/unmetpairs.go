@@ -55,7 +55,7 @@ func (m *maker) refuseLink(w *want, i int, a, b *seat, t *tally) {
 	for _, s := range a.slots {
 		for _, q := range b.slots {
 			x, y := m.b.slots[s].host, m.b.slots[q].host
-			if w.reach[x][y] {
+			if w.reach.has(x, y) {
 				continue
 			}
 			h, k := &m.b.hosts[x], &m.b.hosts[y]

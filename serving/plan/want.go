@@ -14,12 +14,12 @@ type want struct {
 	d      *Demand
 	index  int
 	weight int64
-	gpus   int            // of a unit
-	needs  []need         // by pool, the largest first
-	ok     []bool         // by host: fit, and open for something new
-	fit    []bool         // by host: fit
-	reach  []map[int]bool // by host: hosts to which the link is good enough; nil = nobody asks
-	crowd  []int64        // by failure domain: units that touch it; nil = nobody asks
+	gpus   int     // of a unit
+	needs  []need  // by pool, the largest first
+	ok     []bool  // by host: fit, and open for something new
+	fit    []bool  // by host: fit
+	reach  *reach  // which hosts have good enough links; nil = nobody asks
+	crowd  []int64 // by failure domain: units that touch it; nil = nobody asks
 }
 
 // need is a pool of a unit.
@@ -88,33 +88,12 @@ func newWant(f *fleet, d *Demand) *want {
 		w.ok[i] = w.fit[i] && h.open()
 	}
 	if t := d.Recipe.Transfer; t != nil && t.MinGbps > 0 {
-		w.reach = f.reach(t.MinGbps)
+		w.reach = f.reachAt(t.MinGbps)
 	}
 	if d.Spread {
 		w.crowd = make([]int64, f.nfails)
 	}
 	return w
-}
-
-// reach finds which hosts have links that are fast enough. Where both ways were measured the slower counts.
-func (f *fleet) reach(gbps float64) []map[int]bool {
-	all := make([]map[int]bool, len(f.hosts))
-	for i := range all {
-		all[i] = map[int]bool{i: true}
-	}
-	for i := range f.hosts {
-		for peer, g := range f.hosts[i].Links {
-			j, ok := f.byID[peer]
-			if !ok || i == j || g < gbps {
-				continue
-			}
-			if back, measured := f.hosts[j].Links[f.hosts[i].ID]; measured && back < gbps {
-				continue
-			}
-			all[i][j], all[j][i] = true, true
-		}
-	}
-	return all
 }
 
 // tellApart makes cells differ where a demand looks at more than what they are made of.
@@ -137,4 +116,12 @@ func (f *fleet) tellApart(wants []*want) {
 // linked tells whether two roles hand a cache to each other.
 func linked(a, b string) bool {
 	return a == recipe.Prefill && b == recipe.Decode || a == recipe.Decode && b == recipe.Prefill
+}
+
+// crowded compares failure domains by how many of the demand's units are in them, where that counts.
+func (w *want) crowded(x, y int) int {
+	if w.crowd == nil {
+		return 0
+	}
+	return cmp.Compare(w.crowd[x], w.crowd[y])
 }

@@ -26,8 +26,8 @@ func (m *maker) whyHere(w *want, seats []seat) string {
 	default:
 		fmt.Fprintf(&text, ": no started domain was better, %s of its room stay free.", gpus(left))
 	}
-	for _, alt := range m.b.pools(w, 0, nil, -1, true) {
-		if alt.seats[0].cell != seats[0].cell {
+	for others := m.b.pools(w, 0, nil, -1, false); len(others) > 0; {
+		if alt := others.pop(); alt.seats[0].cell != seats[0].cell {
 			fmt.Fprintf(&text, " Next best was %s: %s.", m.b.cells[alt.seats[0].cell].label, worse(alt.delta, cost, alt.left, left))
 			return text.String()
 		}
