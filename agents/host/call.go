@@ -10,7 +10,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"time"
+
+	"millrace/agents/link"
 )
 
 const (
@@ -34,18 +37,30 @@ func (e *hubError) final() bool {
 }
 
 // direct is a client for single requests to the hub's listener.
-func direct(cfg *tls.Config) *http.Client {
-	return &http.Client{Timeout: callTimeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment,
+func (a *agent) direct(cfg *tls.Config) *http.Client {
+	return &http.Client{Timeout: callTimeout, Transport: &http.Transport{Proxy: a.proxy,
 		TLSClientConfig: cfg, TLSHandshakeTimeout: tlsTimeout}}
 }
 
+// proxyFor is the proxy that was named, or the environment's (HTTPS_PROXY, NO_PROXY).
+func proxyFor(named string) (link.Proxy, error) {
+	if named == "" {
+		return http.ProxyFromEnvironment, nil
+	}
+	u, err := url.Parse(named)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5" {
+		return nil, errors.New("the proxy's address must look like http://HOST:PORT") // not quoted: it may hold a password
+	}
+	return http.ProxyURL(u), nil
+}
+
 // call posts JSON and reads JSON; out may be nil.
-func call(ctx context.Context, c *http.Client, url string, in, out any) error {
+func call(ctx context.Context, c *http.Client, address string, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

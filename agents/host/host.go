@@ -22,6 +22,7 @@ import (
 	"millrace/agents/host/journal"
 	"millrace/agents/host/relay"
 	"millrace/agents/host/update"
+	"millrace/agents/link"
 	"millrace/agents/wire"
 	"millrace/internal/clock"
 	"millrace/internal/datafolder"
@@ -33,6 +34,7 @@ import (
 type Config struct {
 	Hub          string           // https://host:port of the hub's agent listener
 	Join         string           // one-time token; needed while there is no identity in Data
+	Proxy        string           // way to the hub; "" = the environment\'s HTTPS_PROXY
 	Data         string           // folder that this agent owns
 	DataListen   string           // address of the data plane; "" = none: gateways reach this host through the link
 	DataURL      string           // what gateways dial; "" = the listener's own address as the hub's network sees it
@@ -68,6 +70,9 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer folder.Close()
 	a := &agent{cfg: cfg, folder: folder, log: cfg.Log, board: facts.NewBoard(), updating: updating{done: make(chan struct{})}}
+	if a.proxy, err = proxyFor(cfg.Proxy); err != nil {
+		return err
+	}
 	if a.eye, err = openEye(&cfg, folder); err != nil {
 		return err
 	}
@@ -112,6 +117,7 @@ type agent struct {
 	log     *slog.Logger
 	self    *identity
 	token   *wire.JoinToken // not used yet
+	proxy   link.Proxy
 	board   *facts.Board
 	journal *journal.Journal
 	engines *engines.Supervisor

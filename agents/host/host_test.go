@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -269,6 +270,57 @@ func TestATokenOfAnotherAuthorityReplacesTheIdentity(t *testing.T) {
 	cfg.Hub, cfg.Join = "https://"+fresh.addr, fresh.token.String()
 	run(t, cfg)
 	until(t, "the second link", func() bool { fresh.mu.Lock(); defer fresh.mu.Unlock(); return fresh.seen.Observed.Hostname != "" })
+}
+
+// connectProxy tunnels CONNECT to one address for one user, and refuses anything else.
+func connectProxy(t *testing.T, only string) (address string, tunnels *atomic.Int64) {
+	t.Helper()
+	tunnels = &atomic.Int64{}
+	var open sync.WaitGroup
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodConnect || r.Host != only || r.Header.Get("Proxy-Authorization") != "Basic aDpzZWNyZXQ=" {
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
+		there, err := net.Dial("tcp", r.Host)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		w.WriteHeader(http.StatusOK)
+		here, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		tunnels.Add(1)
+		open.Go(func() { _, _ = io.Copy(there, here); _ = there.Close() })
+		open.Go(func() { _, _ = io.Copy(here, there); _ = here.Close() })
+	}))
+	t.Cleanup(func() { srv.Close(); open.Wait() })
+	return strings.TrimPrefix(srv.URL, "http://"), tunnels
+}
+
+// A host behind a proxy joins, links and serves through it: the proxy sees nothing but TLS to the hub.
+func TestAHostBehindAProxy(t *testing.T) {
+	t.Parallel()
+	h := newFakeHub(t, clock.System)
+	unit := ids.New()
+	h.desired = []wire.Desired{testengine.Desired(unit)}
+	h.start()
+	proxy, tunnels := connectProxy(t, h.addr)
+	stop := run(t, Config{Hub: "https://" + h.addr, Join: h.token.String(), Data: t.TempDir(), Proxy: "http://h:secret@" + proxy})
+	until(t, "the engine", func() bool { return h.state(unit) == wire.StateReady })
+	if n := tunnels.Load(); n < 2 {
+		t.Errorf("%d tunnels: joining and the link go through the proxy", n)
+	}
+	stop()
+	for _, bad := range []string{"proxy:3128", "ftp://proxy", "http://"} {
+		err := Run(t.Context(), Config{Hub: "https://" + h.addr, Data: t.TempDir(), Proxy: bad, Log: slog.New(slog.DiscardHandler)})
+		if err == nil || !strings.Contains(err.Error(), "proxy") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
 }
 
 func TestAFolderHasOneAgent(t *testing.T) {

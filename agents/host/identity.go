@@ -102,7 +102,7 @@ func (a *agent) restore() (*identity, error) {
 // join turns the token into an identity. A hub that is away is waited for; a hub that refuses ends it.
 func (a *agent) join(ctx context.Context) error {
 	token := *a.token
-	client := direct(pki.DialJoin(token.CA[:], a.cfg.Clock))
+	client := a.direct(pki.DialJoin(token.CA[:], a.cfg.Clock))
 	defer client.CloseIdleConnections()
 	for pause := newBackoff(); ; {
 		err := a.enroll(ctx, client, wire.PathJoin, func(csr []byte) any {
@@ -133,7 +133,7 @@ func (a *agent) renew(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
-	client := direct(a.self.trust.Dial(a.self.source, pki.Hub))
+	client := a.direct(a.self.trust.Dial(a.self.source, pki.Hub))
 	defer client.CloseIdleConnections()
 	return a.enroll(ctx, client, wire.PathRenew, func(csr []byte) any { return wire.RenewRequest{CSR: csr} }, a.self.trust.Digest())
 }

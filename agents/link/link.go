@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	neturl "net/url"
 	"sync"
 	"time"
 
@@ -50,9 +51,13 @@ type Refused struct{ Status int }
 
 func (e *Refused) Error() string { return fmt.Sprintf("link: the hub refuses, status %d", e.Status) }
 
-// Dial opens the agent's side: url is the hub's wss:// address with path, handler answers the hub's requests.
-func Dial(ctx context.Context, url string, cfg *tls.Config, handler http.Handler, log *slog.Logger) (*Link, error) {
-	rt := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: cfg, TLSHandshakeTimeout: dialTimeout}
+// Proxy names the proxy for a request, nil for none: http.ProxyFromEnvironment, or one's own.
+type Proxy func(*http.Request) (*neturl.URL, error)
+
+// Dial opens the agent's side: url is the hub's wss:// address with path, handler answers the hub's requests. A proxy sees
+// a CONNECT and then TLS between agent and hub.
+func Dial(ctx context.Context, url string, cfg *tls.Config, proxy Proxy, handler http.Handler, log *slog.Logger) (*Link, error) {
+	rt := &http.Transport{Proxy: proxy, TLSClientConfig: cfg, TLSHandshakeTimeout: dialTimeout}
 	defer rt.CloseIdleConnections()
 	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()

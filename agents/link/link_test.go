@@ -53,7 +53,7 @@ func pair(t *testing.T, agent, hub http.Handler) (agentSide, hubSide *Link, cut 
 	srv.Start()
 	t.Cleanup(srv.Close)
 	cfg := ca.Trust().Dial(identity(t, ca), pki.Hub)
-	a, err := Dial(context.Background(), "wss"+strings.TrimPrefix(srv.URL, "http"), cfg, agent, quiet)
+	a, err := Dial(context.Background(), "wss"+strings.TrimPrefix(srv.URL, "http"), cfg, nil, agent, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,6 +38,7 @@ var cli struct {
 	Bench            benchCmd            `cmd:"" help:"Measure this program on this machine, beside something to compare it with."`
 	RawUpstream      rawUpstreamCmd      `cmd:"" help:"Fixed answers as cheaply as possible, for benches." hidden:""`
 	Agent            agentCmd            `cmd:"" help:"The host agent, as up runs it. On other hosts use millrace-agent." hidden:""`
+	AgentRelease     agentReleaseCmd     `cmd:"" name:"agent-release" help:"Put an agent's program into a release channel that hosts follow; or make a release key."`
 	MasterKey        masterKeyCmd        `cmd:"" help:"Print a new master key, for serve."`
 	CA               caCmd               `cmd:"" name:"ca" help:"Make the installation's certificate authority, for serve."`
 	Version          versionCmd          `cmd:"" help:"Print the version."`

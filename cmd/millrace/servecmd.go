@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"millrace/agents/host/agentcmd"
+	"millrace/agents/release"
 	"millrace/cmd/millrace/assembly"
 	"millrace/db"
 	"millrace/db/bus"
@@ -66,6 +67,7 @@ type serveCmd struct {
 	PublicURL     string `help:"The same as people reach it, behind a balancer." placeholder:"https://…" env:"MILLRACE_PUBLIC_URL"`
 	AgentListen   string `help:"Address that agents dial (TLS)." default:"127.0.0.1:8443" env:"MILLRACE_AGENT_LISTEN"`
 	HubURL        string `help:"The same as agents reach it." placeholder:"https://…" env:"MILLRACE_HUB_URL"`
+	AgentReleases string `help:"Folder of agents' programs by release channel (millrace agent-release)." placeholder:"DIR" env:"MILLRACE_AGENT_RELEASES"`
 	MetricsListen string `help:"Address of metrics and profiles; keep it private." default:"127.0.0.1:9090" env:"MILLRACE_METRICS_LISTEN"`
 	CACert        string `name:"ca-cert" help:"File with the CA's certificate." type:"path" env:"MILLRACE_CA_CERT"`
 	CAKey         string `name:"ca-key" help:"File with the CA's key." type:"path" env:"MILLRACE_CA_KEY"`
@@ -88,6 +90,9 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		return err
 	}
 	cfg := assembly.Config{Roles: roles, Version: version, PublicURL: c.PublicURL, HubURL: c.HubURL, Validity: c.Validity, LoopbackHooks: c.LoopbackWebhooks, RefuseHosted: c.HostedTools == "refuse"}
+	if c.AgentReleases != "" {
+		cfg.AgentReleases = release.Open(c.AgentReleases)
+	}
 	if cfg.Mail, err = c.mailServer(); err != nil {
 		return err
 	}

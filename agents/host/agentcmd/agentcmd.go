@@ -28,6 +28,7 @@ const parentCheck = 100 * time.Millisecond
 type Command struct {
 	Hub           string        `help:"Address of the hub's agent listener." placeholder:"https://HOST:PORT" required:"" env:"MILLRACE_HUB"`
 	Join          string        `help:"One-time join token from the console; needed at the first start only." placeholder:"TOKEN" env:"MILLRACE_JOIN"`
+	Proxy         string        `help:"Proxy on the way to the hub, such as http://proxy:3128; default: the environment's HTTPS_PROXY." placeholder:"URL" env:"MILLRACE_PROXY"`
 	Data          string        `help:"Folder of this agent: identity, engines, journal." placeholder:"DIR" env:"MILLRACE_AGENT_DATA"`
 	DataListen    string        `help:"Address of the data plane, for gateways; empty = none, gateways come through the hub." placeholder:"IP:PORT" default:"127.0.0.1:0" env:"MILLRACE_DATA_LISTEN"`
 	DataURL       string        `help:"Under which address gateways reach the data plane; default: as the hub's network sees it." placeholder:"https://HOST:PORT" env:"MILLRACE_DATA_URL"`
@@ -57,7 +58,7 @@ func (c *Command) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	cfg := host.Config{Hub: "https://" + hub.Host, Join: c.Join, Data: data, DataListen: c.DataListen, DataURL: c.DataURL,
+	cfg := host.Config{Hub: "https://" + hub.Host, Join: c.Join, Proxy: c.Proxy, Data: data, DataListen: c.DataListen, DataURL: c.DataURL,
 		Inventory: c.Inventory, FabricListen: c.Fabric, DieWithAgent: c.ParentDeath > 0, KeepEngines: c.KeepEngines,
 		Drain: c.Drain, Version: c.Version, Channel: c.Channel}
 	if err := c.check(&cfg); err != nil {

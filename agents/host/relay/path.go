@@ -23,6 +23,8 @@ func classify(method, path string) permission {
 	switch method {
 	case http.MethodPost:
 		switch {
+		case path == "/abort_request", path == "/inference/v1/abort_requests": // a gateway's own request that it gave up
+			return asks
 		case strings.HasSuffix(path, "/render") || path == "/tokenize" || path == "/detokenize":
 			return asks
 		case strings.HasPrefix(path, "/v1/") && !strings.Contains(path, "lora"), path == "/inference/v1/generate":

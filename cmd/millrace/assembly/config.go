@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"millrace/agents/release"
 	"millrace/billing/invoice"
 	"millrace/db"
 	"millrace/db/bus"
@@ -63,17 +64,18 @@ type Config struct {
 	Master  *seal.Master
 	CA      *pki.CA
 
-	Public    net.Listener  // console, control API and inference
-	Agents    net.Listener  // TLS is added here
-	Metrics   net.Listener  // loopback
-	PublicURL string        // as people reach Public
-	HubURL    string        // as agents reach Agents
-	HubNames  []string      // addresses in the hub's certificate
-	LockDir   string        // of gateway epochs
-	Validity  time.Duration // of a gateway epoch; 0 = the standard
-	DiskFree  func() (uint64, error)
-	Secure    bool      // the public address is reached by TLS
-	Payments  *Payments // nil = customers cannot pay by card
+	Public        net.Listener    // console, control API and inference
+	Agents        net.Listener    // TLS is added here
+	Metrics       net.Listener    // loopback
+	PublicURL     string          // as people reach Public
+	HubURL        string          // as agents reach Agents
+	HubNames      []string        // addresses in the hub's certificate
+	AgentReleases *release.Folder // programs that agents may follow; nil = none
+	LockDir       string          // of gateway epochs
+	Validity      time.Duration   // of a gateway epoch; 0 = the standard
+	DiskFree      func() (uint64, error)
+	Secure        bool      // the public address is reached by TLS
+	Payments      *Payments // nil = customers cannot pay by card
 
 	Mail          *mailer.Server // nil = mail waits in the outbox
 	LoopbackHooks bool           // customers' webhooks may lead to this machine: for development

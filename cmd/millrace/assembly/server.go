@@ -196,7 +196,7 @@ func (s *Server) startWorker() error {
 // startHub also serves a process that plays no hub: pages, control API and drains read the state of the fleet from it. No agent
 // reaches that one, and it leaves the probing of attached units to the others.
 func (s *Server) startHub() {
-	c := hub.Config{DB: s.cfg.DB, Bus: s.cfg.Facts, CA: s.cfg.CA, Clock: s.cfg.Clock}
+	c := hub.Config{DB: s.cfg.DB, Bus: s.cfg.Facts, CA: s.cfg.CA, Clock: s.cfg.Clock, Programs: s.cfg.AgentReleases}
 	if s.cfg.Roles.Hub {
 		c.Attached = s.attached
 	}
