@@ -55,12 +55,13 @@ func (r *chatReader) object(place string, raw []byte, names []string, into []fou
 	return err
 }
 
-// messageMembers are a message's, those of every role.
-var messageMembers = []string{"role", "content", "tool_calls", "tool_call_id", "name", "refusal", "reasoning_content", "reasoning", "function_call", "audio"}
+// messageMembers are a message's, those of every role. DeepSeek's prefix marks the begin of an answer that is to be gone on with.
+var messageMembers = []string{"role", "content", "tool_calls", "tool_call_id", "name", "refusal", "reasoning_content", "reasoning", "function_call", "audio",
+	"prefix"}
 
 // message is one message's members.
 type message struct {
-	role, content, calls, callID, name, refusal, thought, reasoning, function, audio found
+	role, content, calls, callID, name, refusal, thought, reasoning, function, audio, prefix found
 }
 
 func messages(r *chatReader, name string, v []byte) error {
@@ -86,11 +87,11 @@ func tooManyMessages() *fault.Fault {
 }
 
 func (r *chatReader) message(raw []byte) error {
-	var v [10]found
+	var v [11]found
 	if err := r.object("messages[].", raw, messageMembers, v[:]); err != nil {
 		return err
 	}
-	m := message{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]}
+	m := message{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]}
 	if m.audio.value != nil {
 		return field.Unsupported("audio", "audio is not supported here.")
 	}
@@ -98,6 +99,9 @@ func (r *chatReader) message(raw []byte) error {
 		if f.value != nil && !field.IsString(f.value) {
 			return field.WantType([...]string{"name", "refusal", "reasoning_content", "reasoning"}[i], "a string")
 		}
+	}
+	if m.prefix.value != nil && !field.IsBool(m.prefix.value) {
+		return field.WantType("prefix", "true or false")
 	}
 	if m.reasoning.value != nil && m.thought.value == nil { // the name that every engine takes
 		r.edits = append(r.edits, edit{m.reasoning.start, offset(r.req.Body, m.reasoning.value), `"reasoning_content":`})
