@@ -13,6 +13,7 @@ import (
 	"millrace/serving/catalogue"
 	"millrace/serving/engine"
 	"millrace/serving/internal/upstream"
+	"millrace/serving/route"
 )
 
 // maxLegAnswer bounds a leg's whole answer: token ids of a prompt of a million tokens fit.
@@ -23,7 +24,7 @@ const legGrace = time.Second
 
 // ask makes one whole request of a leg.
 func (t *Ticket) ask(ctx context.Context, u *catalogue.Unit, attempt ids.ID, body []byte, by time.Time) (answer []byte, err error) {
-	q := upstream.Request{Head: u.Head(t.req.Chat.Task.Path()), Extra: extra(u, attempt), Body: body, ConnectIn: t.gate.Times.Connect, HeadBy: by}
+	q := upstream.Request{Head: u.Head(t.req.Chat.Task.Path()), Extra: extra(u, attempt, route.AnyRank), Body: body, ConnectIn: t.gate.Times.Connect, HeadBy: by}
 	x, err := u.Pool().Post(ctx, q)
 	if errors.Is(err, upstream.ErrStale) {
 		x, err = u.Pool().Post(ctx, q)

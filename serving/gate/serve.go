@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"time"
 
@@ -152,7 +153,7 @@ func (r *relay) single(u *catalogue.Unit) (ended bool, err error) {
 	r.begin(u)
 	r.now = t.gate.Clock.Now()
 	embedding := t.req.Chat.Task == protocol.TaskEmbedding
-	x, err := u.Pool().Post(r.ctx, upstream.Request{Head: u.Head(t.req.Chat.Task.Path()), Extra: extra(u, t.body.attempt), Body: t.body.text,
+	x, err := u.Pool().Post(r.ctx, upstream.Request{Head: u.Head(t.req.Chat.Task.Path()), Extra: extra(u, t.body.attempt, t.booking.Rank), Body: t.body.text,
 		ConnectIn: t.gate.Times.Connect, HeadBy: r.now.Add(t.gate.Times.FirstToken)})
 	if err != nil {
 		return false, err
@@ -193,12 +194,16 @@ func (r *relay) begin(u *catalogue.Unit) {
 	r.answer = t.req.Dialect.Answer(t.req.Chat.Stream, p)
 }
 
-// extra gives the headers of one attempt: an agent's journal goes by its id.
-func extra(u *catalogue.Unit, attempt ids.ID) []byte {
-	if u.Attached {
-		return nil
+// extra gives the headers of one attempt: the data-parallel rank, and its id, by which an agent's journal goes.
+func extra(u *catalogue.Unit, attempt ids.ID, rank int) []byte {
+	b := make([]byte, 0, 128)
+	if name := u.Driver.Caps().RankHeader; name != "" && rank != route.AnyRank {
+		b = strconv.AppendInt(append(append(b, name...), ": "...), int64(rank), 10)
+		b = append(b, "\r\n"...)
 	}
-	b := make([]byte, 0, 96)
+	if u.Attached {
+		return b
+	}
 	b = append(append(append(b, wire.HeaderAttempt...), ": "...), attempt.String()...)
 	return append(append(append(append(b, "\r\n"...), wire.HeaderKind...), ": "...), wire.KindServe+"\r\n"...)
 }

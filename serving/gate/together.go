@@ -10,6 +10,7 @@ import (
 	"millrace/internal/ids"
 	"millrace/internal/usage"
 	"millrace/serving/internal/upstream"
+	"millrace/serving/route"
 )
 
 // Bounds that are no settings.
@@ -56,7 +57,7 @@ func (p *pairing) decode(ctx context.Context, body []byte, by time.Time) (ended 
 	attempt := ids.New()
 	t.attempts = append(t.attempts, usage.Attempt{ID: attempt, Unit: p.d.ID, Leg: usage.LegDecode})
 	r.firstBy, r.now = by, t.gate.Clock.Now()
-	q := upstream.Request{Head: p.d.Head(t.req.Chat.Task.Path()), Extra: extra(p.d, attempt), Body: body, ConnectIn: t.gate.Times.Connect, HeadBy: by}
+	q := upstream.Request{Head: p.d.Head(t.req.Chat.Task.Path()), Extra: extra(p.d, attempt, route.AnyRank), Body: body, ConnectIn: t.gate.Times.Connect, HeadBy: by}
 	x, err := p.d.Pool().Post(ctx, q)
 	if errors.Is(err, upstream.ErrStale) {
 		x, err = p.d.Pool().Post(ctx, q)

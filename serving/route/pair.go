@@ -117,7 +117,7 @@ func (r *Router) engines(req *Request, c *Candidate, list []ids.ID, h *partHits,
 func (r *Router) bookPair(req *Request, v *View, now time.Time) *Booking {
 	exact := len(req.Hashes) > 0 && !req.Approximate
 	hit := min(v.HitTokens, max(req.PromptTokens-1, 0))
-	first := &Booking{Unit: v.Hand.Unit, Engine: v.Unit, HitTokens: hit, router: r, unit: v.unit, model: req.Model, made: now,
+	first := &Booking{Unit: v.Hand.Unit, Engine: v.Unit, Rank: AnyRank, HitTokens: hit, router: r, unit: v.unit, model: req.Model, made: now,
 		prefill: max(req.PromptTokens-hit, 0), total: req.PromptTokens, exactPredicts: exact}
 	if req.Approximate {
 		r.index.learn(req.Model, v.Unit, req.Hashes)
@@ -128,7 +128,7 @@ func (r *Router) bookPair(req *Request, v *View, now time.Time) *Booking {
 		v.unit.book(first)
 		return first
 	}
-	b := &Booking{Unit: v.Hand.Unit, Engine: d.Unit, Prefill: first, HitTokens: hit, router: r, unit: d.unit, model: req.Model, made: now,
+	b := &Booking{Unit: v.Hand.Unit, Engine: d.Unit, Rank: AnyRank, Prefill: first, HitTokens: hit, router: r, unit: d.unit, model: req.Model, made: now,
 		total: req.PromptTokens + req.OutputTokens, transfers: true}
 	v.unit.book(first)
 	d.unit.book(b)

@@ -94,6 +94,7 @@ type Booking struct {
 	Unit      ids.ID
 	Engine    ids.ID   // the unit, or the part of it that answers
 	Prefill   *Booking // of the part that computes the prompt; nil = the same engine does
+	Rank      int      // the engine's data-parallel rank that shall compute it; AnyRank = the engine's choice
 	HitTokens int64    // predicted cached prompt tokens
 
 	router        *Router
@@ -111,6 +112,7 @@ type Booking struct {
 // Pick chooses a unit and books the work. It fails with Unavailable when no candidate can serve.
 func (r *Router) Pick(req Request) (*Booking, error) {
 	hits := r.index.match(&req)
+	ranks := r.matchRanks(&req, hits)
 	handed := r.partHits(&req)
 	req.mixed = handed != nil
 	now := r.clock.Now()
@@ -129,8 +131,9 @@ func (r *Router) Pick(req Request) (*Booking, error) {
 	if v.Hand != nil {
 		return r.bookPair(&req, v, now), nil
 	}
-	hit := min(v.HitTokens, max(req.PromptTokens-1, 0))
-	b := &Booking{Unit: v.Unit, Engine: v.Unit, HitTokens: hit, router: r, unit: v.unit, model: req.Model, made: now,
+	rank, hit := r.chooseRank(&req, v, ranks)
+	hit = min(hit, max(req.PromptTokens-1, 0))
+	b := &Booking{Unit: v.Unit, Engine: v.Unit, Rank: rank, HitTokens: hit, router: r, unit: v.unit, model: req.Model, made: now,
 		prefill: max(req.PromptTokens-hit, 0), total: req.PromptTokens + req.OutputTokens,
 		exactPredicts: len(req.Hashes) > 0 && !req.Approximate}
 	v.unit.book(b)
@@ -147,6 +150,7 @@ func (b *Booking) FirstToken() {
 	if !b.done && !b.prefilled {
 		b.prefilled = true
 		b.unit.prefill -= b.prefill
+		b.unit.atRank(b.Rank, 0, -b.prefill, 0)
 	}
 	b.arrived()
 }
@@ -175,7 +179,9 @@ func (b *Booking) end() {
 	b.done = true
 	if !b.prefilled {
 		b.unit.prefill -= b.prefill
+		b.unit.atRank(b.Rank, 0, -b.prefill, 0)
 	}
+	b.unit.atRank(b.Rank, -1, 0, -b.total)
 	b.unit.kv -= b.total
 	delete(b.unit.bookings, b)
 	b.arrived()

@@ -23,6 +23,8 @@ type unit struct {
 	kv       int64 // own booked tokens in the KV cache
 	incoming int   // caches on their way to it or from it
 	failures int
+	ranks    []wire.RankLoad // data-parallel ranks, when there are several
+	work     map[int]rankWork
 	ejected  time.Time // not before this time, unless nothing else is left
 }
 
@@ -37,6 +39,7 @@ func (u *unit) observe(l *wire.Load, now time.Time) (restarted bool) {
 	}
 	u.state, u.running, u.waiting, u.queued, u.kvUsage = l.State, l.Running, l.Waiting, l.QueuedTokens, l.KVUsage
 	u.heard, u.ownThen = now, len(u.bookings)
+	u.observeRanks(l)
 	return restarted
 }
 
@@ -44,6 +47,7 @@ func (u *unit) book(b *Booking) {
 	u.bookings[b] = struct{}{}
 	u.prefill += b.prefill
 	u.kv += b.total
+	u.atRank(b.Rank, 1, b.prefill, b.total)
 }
 
 // failed ejects the unit for a doubling while: passive health, for engines and networks that die between reports.
