@@ -16,6 +16,7 @@ import (
 	"millrace/internal/ids"
 	"millrace/web/admin"
 	"millrace/web/assets"
+	"millrace/web/capacity"
 	"millrace/web/console"
 	"millrace/web/live"
 	"millrace/web/pricelist"
@@ -36,6 +37,7 @@ type Deps struct {
 	Till     admin.Payments
 	Invoices admin.Bills
 	Prices   pricelist.Reader
+	Capacity capacity.Fleet
 	Live     *live.Hub
 	Clock    clock.Clock
 	Log      *slog.Logger
@@ -65,6 +67,7 @@ func New(d Deps) http.Handler {
 	guard.Register(pages)
 	d.Live.Register(pages, guard.Alive)
 	console.Register(pages, console.Deps{Read: d.Customer, Write: d.Change, Hooks: d.Hooks, Pay: d.Pay, Bills: d.Bills, Clock: d.Clock, PublicURL: d.PublicURL, Gateway: d.Gateway})
+	capacity.Register(pages, d.Capacity)
 	admin.Register(pages, admin.Deps{Read: d.Business, Write: d.Operate, Pay: d.Till, Bills: d.Invoices, Clock: d.Clock})
 
 	mux := http.NewServeMux() // files need no guard: they hold nothing of anyone

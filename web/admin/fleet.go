@@ -84,7 +84,35 @@ type Host struct {
 	// Simulated says that its engines are simulated, or its inventory came from a file.
 	Simulated bool
 	Units     []string // names of units on it
-	Note      string   // why it is not well; may be empty
+	Problems  []Problem
+	NICs      []NIC
+	Toolchain []string // "cuda 13.0"
+	Fabric    []FabricLink
+	Note      string // why it is not well; may be empty
+}
+
+// Problem is something wrong with a host now.
+type Problem struct {
+	Subject string // gpu:3, nic:eth0, host
+	Text    string
+	Fatal   bool // its subject is not used
+	Since   time.Time
+}
+
+// NIC is a network interface.
+type NIC struct {
+	Name string
+	Gbps int // 0 = unknown
+	RDMA string
+	Up   bool
+}
+
+// FabricLink is the measured way to another host.
+type FabricLink struct {
+	Peer string
+	Gbps float64
+	RTT  time.Duration
+	At   time.Time
 }
 
 // HostState is how a host is.

@@ -39,6 +39,18 @@ func rename(err error, what map[string]string) error {
 	return err
 }
 
+// onField puts a complaint about input on a form's only field, whatever part of it is meant: the text says which.
+func onField(err error, field string) error {
+	if err == nil {
+		return nil
+	}
+	f := *fault.Of(err)
+	if f.Kind == fault.Invalid {
+		f.Param = field
+	}
+	return &f
+}
+
 // cursor reads an id that a page's link carries. What is no id starts the list anew.
 func cursor(prefix, text string) ids.ID {
 	id, err := ids.Parse(prefix, text)

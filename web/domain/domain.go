@@ -33,9 +33,12 @@ import (
 	"millrace/internal/clock"
 	"millrace/internal/ids"
 	"millrace/serving/catalogue"
+	"millrace/serving/fleet"
+	"millrace/serving/recipe/store"
 	"millrace/tenants"
 	"millrace/tenants/keys"
 	"millrace/web/admin"
+	"millrace/web/capacity"
 	"millrace/web/console"
 	"millrace/web/pricelist"
 	"millrace/web/session"
@@ -72,6 +75,8 @@ type Deps struct {
 	Lag       Lag
 	Catalogue *catalogue.Catalogue
 	Fleet     Fleet
+	Placement *fleet.Service
+	Recipes   *store.Recipes
 	Clock     clock.Clock
 	HubURL    string // as agents reach the hub: "https://ops.acme.example:8443"
 	Mails     bool   // a mail server is set; without one sign-in links wait in the outbox
@@ -90,12 +95,13 @@ type Site struct {
 	Till     admin.Payments
 	Invoices admin.Bills
 	Prices   pricelist.Reader
+	Capacity capacity.Fleet
 }
 
 // New makes a site.
 func New(d Deps) Site {
 	c, b := customer{&d}, business{&d}
-	return Site{Auth: newAuth(&d), Customer: c, Change: c, Hooks: c, Pay: c, Bills: c, Business: b, Operate: b, Till: b, Invoices: b, Prices: storefront{&d}}
+	return Site{Auth: newAuth(&d), Customer: c, Change: c, Hooks: c, Pay: c, Bills: c, Business: b, Operate: b, Till: b, Invoices: b, Prices: storefront{&d}, Capacity: yard{&d}}
 }
 
 // LinkURL gives the address of the page that uses up a sign-in token; for "" the sign-in page. It is what tenants.New asks

@@ -117,6 +117,7 @@ func (m *machines) host(h q.PageHostsRow, now time.Time) admin.Host {
 	if o.CPUs > 0 {
 		out.CPU = fmt.Sprintf("%d CPUs", o.CPUs)
 	}
+	m.hardware(&out, &o)
 	for _, g := range o.GPUs {
 		out.GPUs = append(out.GPUs, admin.GPU{Index: g.Index, Name: g.Model, State: ui.GPUFree})
 	}

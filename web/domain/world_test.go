@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -342,7 +343,7 @@ func (w *world) tell(l wire.Load) {
 	text, err := json.Marshal(wire.Fact{Load: &l})
 	w.must(err)
 	w.must(w.bus.Publish(bus.FleetLoad, text))
-	w.eventually("the hub has heard of the unit", func() bool { return w.hub.Live().Units[l.Unit].Load == l })
+	w.eventually("the hub has heard of the unit", func() bool { return reflect.DeepEqual(w.hub.Live().Units[l.Unit].Load, l) })
 }
 
 // attach makes an attached unit of a model.

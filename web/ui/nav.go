@@ -51,6 +51,7 @@ var operatorNav = []NavGroup{
 		{"/admin/approvals", "Approvals", "check"},
 	}},
 	{"Fleet", []NavItem{
+		{"/admin/fleet", "Fleet", "boxes"},
 		{"/admin/hosts", "Hosts", "server"},
 		{"/admin/units", "Units", "cpu"},
 	}},

@@ -30,6 +30,8 @@ const (
 	GPUUnit     GPUState = "u" // serves an aggregated unit
 	GPUPrefill  GPUState = "p"
 	GPUDecode   GPUState = "d"
+	GPUEncoder  GPUState = "e"
+	GPUStarting GPUState = "s" // taken, and not serving yet
 	GPUDraining GPUState = "drain"
 	GPUFailed   GPUState = "x"
 )
@@ -43,6 +45,10 @@ func (s GPUState) letter() string {
 		return "P"
 	case GPUDecode:
 		return "D"
+	case GPUEncoder:
+		return "E"
+	case GPUStarting:
+		return "S"
 	case GPUDraining:
 		return "~"
 	case GPUFailed:
@@ -60,6 +66,10 @@ func (s GPUState) Word() string {
 		return "prefill"
 	case GPUDecode:
 		return "decode"
+	case GPUEncoder:
+		return "encoder"
+	case GPUStarting:
+		return "starting"
 	case GPUDraining:
 		return "draining"
 	case GPUFailed:
@@ -68,7 +78,7 @@ func (s GPUState) Word() string {
 	return "free"
 }
 
-var gpuStates = []GPUState{GPUUnit, GPUPrefill, GPUDecode, GPUDraining, GPUFailed, GPUFree}
+var gpuStates = []GPUState{GPUUnit, GPUPrefill, GPUDecode, GPUEncoder, GPUStarting, GPUDraining, GPUFailed, GPUFree}
 
 // usedStates are the states that occur, in a fixed order: the legend explains only what is seen.
 func usedStates(racks []RackView) []GPUState {

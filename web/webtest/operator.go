@@ -42,6 +42,7 @@ func (w *world) operatorWorld() {
 	}
 	w.prices[id(kindModel, len(w.models))] = nil
 	w.fleetWorld()
+	w.capacityWorld()
 	w.outbox = []admin.Message{
 		{At: ago(3 * time.Minute), To: "lea@delta.example", Link: "http://127.0.0.1:8080/login/link?t=Qm9sZCBhbmQgYnJhc3M", Expires: Now.Add(12 * time.Minute)},
 		{At: ago(2 * time.Hour), To: "dana@acme.example", Used: true, Expires: ago(105 * time.Minute)},

@@ -48,7 +48,7 @@ func Start(t testing.TB, s State) *Site {
 	site.URL = site.server.URL
 	mux.HandleFunc("POST /v1/chat/completions", site.Fixture.chat)
 	mux.Handle("/", web.New(web.Deps{
-		Auth: site.Fixture, Customer: site.Fixture, Change: site.Fixture, Hooks: site.Fixture, Pay: site.Fixture, Bills: site.Fixture, Business: business{site.Fixture}, Operate: business{site.Fixture}, Till: business{site.Fixture}, Invoices: business{site.Fixture}, Prices: site.Fixture,
+		Auth: site.Fixture, Customer: site.Fixture, Change: site.Fixture, Hooks: site.Fixture, Pay: site.Fixture, Bills: site.Fixture, Business: business{site.Fixture}, Operate: business{site.Fixture}, Till: business{site.Fixture}, Invoices: business{site.Fixture}, Prices: site.Fixture, Capacity: yard{site.Fixture},
 		Live: site.Live, Clock: clock.NewManual(Now), Log: slog.New(failing{t, slog.DiscardHandler}), PublicURL: site.URL,
 	}))
 	t.Cleanup(func() {

@@ -10,6 +10,8 @@ import (
 	"millrace/internal/ids"
 	"millrace/internal/money"
 	"millrace/internal/usage"
+	"millrace/serving/fleet"
+	"millrace/serving/recipe/store"
 	"millrace/web/admin"
 	"millrace/web/bill"
 	"millrace/web/console"
@@ -37,24 +39,29 @@ const (
 	kindPayment
 	kindNote
 	kindPact
+	kindPlan
+	kindRecipe
 )
 
 // world is everything that can be read.
 type world struct {
-	models   []console.Model
-	keys     []console.Key
-	projects []console.Project
-	cap      *money.Nano
-	grants   []admin.GrantLine
-	orgs     []admin.Customer
-	prices   map[ids.ID][]admin.PriceVersion
-	hosts    []admin.Host
-	units    []admin.Unit
-	audit    []ui.AuditEntry
-	outbox   []admin.Message
-	moneys   moneyWorld
-	pay      paying
-	till     admin.PaymentsState
+	models    []console.Model
+	keys      []console.Key
+	projects  []console.Project
+	cap       *money.Nano
+	grants    []admin.GrantLine
+	orgs      []admin.Customer
+	prices    map[ids.ID][]admin.PriceVersion
+	hosts     []admin.Host
+	yardHosts []fleet.HostView
+	yardUnits []fleet.UnitView
+	recipes   []store.Stored
+	units     []admin.Unit
+	audit     []ui.AuditEntry
+	outbox    []admin.Message
+	moneys    moneyWorld
+	pay       paying
+	till      admin.PaymentsState
 
 	septemberClosed bool
 	soFarFails      bool // the running month cannot be read
