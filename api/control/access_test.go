@@ -18,6 +18,7 @@ import (
 	"millrace/internal/ids"
 	"millrace/internal/money"
 	"millrace/serving/catalogue"
+	"millrace/serving/fleet"
 	"millrace/tenants"
 	"millrace/tenants/keys"
 	"millrace/tenants/secret"
@@ -124,13 +125,26 @@ func (f *fixture) things() map[string]string {
 		}
 		return tx.QueryRow(ctx, "SELECT txn_id FROM ledger_lot_moves WHERE lot_id = $1", granted.ID).Scan(&txn)
 	}))
+	host, placed := ids.New(), ids.New()
+	must(f.db.InTx(ctx, db.System(), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "INSERT INTO hosts (id, name) VALUES ($1, 'spare')", host); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, "INSERT INTO units (id, name, model_id, engine, host_id, upstream_model) VALUES ($1, 'placed', $2, 'sim', $3, 'sim')", placed, model.ID, host)
+		return err
+	}))
+	window, err := f.fleet.AddWindow(ctx, f.root, fleet.Window{Host: host, Starts: f.clock.Now().AddDate(1, 0, 0), Ends: f.clock.Now().AddDate(1, 0, 1), Reason: "spare"})
+	must(err)
+	plan, err := f.fleet.Draft(ctx, f.root, "spare")
+	must(err)
 	bill := f.invoice(org.ID)
 	payment, _ := f.settled(org.ID, bill)
 	note := f.refusedNote(org.ID, bill)
 	return map[string]string{
 		"{invoice}": ids.Format(ids.Invoice, bill), "{payment}": ids.Format(paymentPrefix, payment), "{note}": ids.Format(ids.Note, note), "{month}": "2026-09", "{txn}": ids.Format(ids.Txn, txn),
 		"{approval}": ask("large"),
-		"{recipe}":   ids.Format(ids.Recipe, spare), "{digest}": recipe.Recipe.Digest(),
+		"{host}":     ids.Format(ids.Host, host), "{placed}": ids.Format(ids.Unit, placed), "{window}": ids.Format(ids.Window, window), "{plan}": ids.Format(ids.Plan, plan),
+		"{recipe}": ids.Format(ids.Recipe, spare), "{digest}": recipe.Recipe.Digest(),
 		"{webhook}":  ids.Format(hook.Prefix, webhook.ID),
 		"{contract}": ids.Format(ids.Pact, contract.ID),
 		"{org}":      ids.Format(ids.Org, org.ID), "{project}": ids.Format(ids.Project, project.ID), "{user}": ids.Format(ids.User, member.User),

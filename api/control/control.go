@@ -40,6 +40,7 @@ type Deps struct {
 	Prices    Prices
 	Catalogue Catalogue
 	Recipes   Recipes
+	Placement Placement
 	Fleet     Fleet
 	Books     Books
 	Exports   Exports

@@ -33,6 +33,7 @@ import (
 	"millrace/internal/seal"
 	"millrace/internal/usage"
 	"millrace/serving/catalogue"
+	"millrace/serving/fleet"
 	"millrace/serving/recipe/store"
 	"millrace/tenants"
 	"millrace/tenants/keys"
@@ -60,6 +61,7 @@ type fixture struct {
 	bills   *invoice.Service
 	clock   *clock.Manual
 	recipes *store.Recipes
+	fleet   *fleet.Service
 }
 
 type quietBus struct{}
@@ -82,13 +84,14 @@ func setup(t *testing.T) *fixture {
 	f.keys = keys.New(f.db, master, f.clock, quietBus{})
 	f.prices = price.New(f.db, f.clock, quietBus{})
 	f.recipes = &store.Recipes{DB: f.db, Clock: f.clock}
+	f.fleet = fleet.New(f.db, f.clock)
 	f.cat = catalogue.New(catalogue.Options{DB: f.db, Bus: quietBus{}, Sealer: master, Clock: f.clock})
 	if f.token, err = f.tenants.CreateControlToken(t.Context(), f.root, "test"); err != nil {
 		t.Fatal(err)
 	}
 	f.desk = credit.NewDesk(f.db, f.clock, quietBus{})
 	f.bills = invoice.New(invoice.Config{DB: f.db, Clock: f.clock, Notify: quietBus{}, Desk: f.desk, Seller: invoice.Seller{Name: "Millrace Operations Ltd"}})
-	server := httptest.NewServer(New(Deps{Tenants: f.tenants, Keys: f.keys, Credit: f.desk, Invoices: f.bills, Months: month.New(f.db, f.clock), Hooks: f.hooks, Alerts: alert.New(f.db, f.clock, "https://millrace.example"), Prices: f.prices, Catalogue: f.cat, Recipes: f.recipes,
+	server := httptest.NewServer(New(Deps{Tenants: f.tenants, Keys: f.keys, Credit: f.desk, Invoices: f.bills, Months: month.New(f.db, f.clock), Hooks: f.hooks, Alerts: alert.New(f.db, f.clock, "https://millrace.example"), Prices: f.prices, Catalogue: f.cat, Recipes: f.recipes, Placement: f.fleet,
 		Fleet: fakeFleet{}, Books: fakeBooks{}, Exports: export.New(f.db, f.clock), System: fakeSystem{}, Clock: f.clock}))
 	t.Cleanup(server.Close)
 	f.url = server.URL + Root

@@ -19,6 +19,7 @@ import (
 	"millrace/internal/money"
 	"millrace/internal/usage"
 	"millrace/serving/catalogue"
+	"millrace/serving/fleet"
 	"millrace/serving/recipe/store"
 	"millrace/tenants"
 	"millrace/tenants/audit"
@@ -129,6 +130,28 @@ type Prices interface {
 	AddContract(ctx context.Context, by tenants.Actor, n price.NewContract) (price.Contract, error)
 	EndContract(ctx context.Context, by tenants.Actor, org, id ids.ID, at time.Time) (price.Contract, error)
 	Contracts(ctx context.Context, by tenants.Actor, org ids.ID) ([]price.Contract, error)
+}
+
+// Placement is demands, plans, and hosts in and out of service: *fleet.Service.
+type Placement interface {
+	Overview(ctx context.Context, by tenants.Actor) (fleet.Overview, error)
+	Unit(ctx context.Context, by tenants.Actor, id ids.ID) (fleet.UnitView, []fleet.Event, error)
+	SetSettings(ctx context.Context, by tenants.Actor, in fleet.Settings) error
+	Demands(ctx context.Context, by tenants.Actor) ([]fleet.Demand, error)
+	SetDemand(ctx context.Context, by tenants.Actor, in fleet.DemandInput) (version int64, err error)
+	RemoveDemand(ctx context.Context, by tenants.Actor, model, recipe ids.ID) error
+	Draft(ctx context.Context, by tenants.Actor, note string) (ids.ID, error)
+	Commit(ctx context.Context, by tenants.Actor, id ids.ID) error
+	Plans(ctx context.Context, by tenants.Actor, before int64, limit int) ([]fleet.PlanInfo, error)
+	Plan(ctx context.Context, by tenants.Actor, id ids.ID) (fleet.PlanView, error)
+	Consequence(ctx context.Context, by tenants.Actor, host ids.ID) (fleet.Consequence, error)
+	Cordon(ctx context.Context, by tenants.Actor, host ids.ID, reason string) error
+	Drain(ctx context.Context, by tenants.Actor, host ids.ID, reason string) error
+	Uncordon(ctx context.Context, by tenants.Actor, host ids.ID) error
+	SetFacts(ctx context.Context, by tenants.Actor, host ids.ID, f fleet.Facts) error
+	AddWindow(ctx context.Context, by tenants.Actor, w fleet.Window) (ids.ID, error)
+	CancelWindow(ctx context.Context, by tenants.Actor, host, id ids.ID) error
+	Windows(ctx context.Context, by tenants.Actor) ([]fleet.Window, error)
 }
 
 // Catalogue is models and units: *catalogue.Catalogue.
