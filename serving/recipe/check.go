@@ -62,11 +62,33 @@ func (r *Recipe) Check() error {
 		w.when(min(c.A0, c.A1, c.B0, c.B1, c.B2, c.Error) < 0, "cost", "times and the error are not negative.")
 		w.when(c.From == "", "cost.from", "say where it was measured, or that it is an estimate.")
 	}
+	r.checkCommands(&w)
 	w.when(len(r.Golden) > maxGolden, "golden", "give at most %d prompts.", maxGolden)
 	for i, g := range r.Golden {
 		w.when(g.Prompt == "" || g.Tokens < 1, fmt.Sprintf("golden[%d]", i), "give a prompt and how many tokens of its answer count.")
 	}
 	return w.err
+}
+
+// checkCommands renders every pool on a host that is large enough: what the engine has no way to do is found out here.
+func (r *Recipe) checkCommands(w *wrong) {
+	if w.err != nil {
+		return
+	}
+	driver, err := engine.Lookup(engine.Family(r.Engine))
+	if err != nil {
+		return // said above
+	}
+	for i := range r.Pools {
+		p := &r.Pools[i]
+		host := Fabric{Address: "192.0.2.1", Ports: 1}
+		spec, err := r.Render(p.Role, Place{Unit: "u", GPUs: make([]int, p.GPUs), Host: host, First: host})
+		if err == nil {
+			spec.Port, spec.KVPort, spec.DataDir, spec.Executable, spec.Agent = 1, 2, "/", "engine", "agent"
+			_, err = driver.Command(spec)
+		}
+		w.when(err != nil, fmt.Sprintf("pools[%d]", i), "%s cannot run it: %v.", r.Engine, err)
+	}
 }
 
 func (r *Recipe) checkHardware(w *wrong) {
@@ -139,7 +161,6 @@ var transfers = map[engine.Family]map[string][]string{
 	engine.SGLang: {"mooncake": {"push"}, "nixl": {"push"}, "ascend": {"push"}},
 	engine.TRTLLM: {"ucx": {"context_first", "generation_first"}, "nixl": {"context_first", "generation_first"}, "mpi": {"context_first", "generation_first"}},
 	engine.Sim:    {"nixl": {"pull", "push"}, "mooncake": {"push"}, "ucx": {"context_first", "generation_first"}},
-	"deepinfer":   {"adapter": {"pull"}},
 }
 
 func (r *Recipe) checkTransfer(w *wrong) {

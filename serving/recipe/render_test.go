@@ -217,3 +217,17 @@ func golden(t *testing.T, name, got string) {
 		t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
 	}
 }
+
+// What an engine has no way to do is told when the recipe is read, not when GPUs have been taken for it.
+func TestARecipeThatItsEngineCannotRun(t *testing.T) {
+	for why, text := range map[string]string{
+		"tensor or data": "engine: trtllm\nversion: 1.2.0\nmodel: {name: m, path: /w, context: 100}\n" + hardware + "pools: [{role: whole, gpus: 8, parallel: {tensor: 2, data: 4}}]\n",
+		"no determinist": "engine: trtllm\nversion: 1.2.0\nmodel: {name: m, path: /w, context: 100}\n" + hardware + "pools: [{role: whole, gpus: 8, parallel: {tensor: 8}}]\ndeterministic: true\n",
+		"deepinfer know": "engine: deepinfer\nversion: 1.0.0\nmodel: {name: m, path: /w, context: 100}\n" + hardware + "pools: [{role: prefill, gpus: 1}, {role: decode, gpus: 1}]\ntransfer: {backend: nixl}\n",
+		"no speculative": "engine: deepinfer\nversion: 1.0.0\nmodel: {name: m, path: /w, context: 100}\n" + hardware + "pools: [{role: whole, gpus: 1}]\nspeculative: {method: eagle, draft: 2}\n",
+	} {
+		if _, err := recipe.Parse([]byte("name: x\n" + text)); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%v does not say %q", err, why)
+		}
+	}
+}

@@ -54,3 +54,24 @@ func TestAShardThatAnswersNothingIsReady(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+// Ports of ranks are side by side, and engines of one host never share one.
+func TestPortsOfRanksAreTheirOwn(t *testing.T) {
+	p := ports{taken: map[int]bool{}}
+	seen := map[int]bool{}
+	for range 50 {
+		got, err := p.run(16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, port := range got {
+			if port != got[0]+i || seen[port] || port < firstPort || port > lastPort {
+				t.Fatalf("%v, of which some were given before", got)
+			}
+			seen[port] = true
+		}
+	}
+	if _, err := p.run(lastPort); err == nil {
+		t.Error("more ports than there are")
+	}
+}
