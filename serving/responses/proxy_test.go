@@ -2,6 +2,7 @@ package responses_test
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"net/http/httptest"
 	"net/url"
@@ -128,7 +129,9 @@ func TestEventsWhoseCommitGotNoAnswer(t *testing.T) {
 	w.awaits(id, "completed")
 	w.drain(patience)
 	out := httptest.NewRecorder()
-	if err := w.two.Follow(t.Context(), w.Caller, id, -1, out); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // events that are missing are waited for
+	defer cancel()
+	if err := w.two.Follow(ctx, w.Caller, id, -1, out); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := responsestest.Check(out.Body.Bytes()); err != nil || got.Items[0].Text != "ba" {
