@@ -1,5 +1,7 @@
 package plan
 
+import "slices"
+
 // seat is where a replica goes.
 type seat struct {
 	need  int   // index in want.needs
@@ -11,15 +13,18 @@ type seat struct {
 // board is the fleet with what was placed on it so far, and what that costs.
 type board struct {
 	*fleet
-	wants []*want
-	score Score
-	hash  uint64 // sum over cells: the same for boards that differ in equal cells only
-	steps int    // cells looked at
-	tmp   []int  // by slot, scratch
+	wants  []*want
+	score  Score
+	hash   uint64 // sum over cells: the same for boards that differ in equal cells only
+	steps  int    // cells looked at
+	tmp    []int  // by slot, scratch
+	spread bool   // some demand looks at failure domains
+	own    []int  // failure domains that the unit which is being placed touches already
 }
 
 func newBoard(f *fleet, wants []*want) *board {
 	b := &board{fleet: f, wants: wants, tmp: make([]int, len(f.slots))}
+	b.spread = slices.ContainsFunc(wants, func(w *want) bool { return w.crowd != nil })
 	for c := range f.cells {
 		b.hash += b.state(c)
 	}

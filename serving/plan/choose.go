@@ -58,6 +58,7 @@ func (b *board) choices(w *want, most int) []choice {
 const (
 	greedyTries = 6
 	restTries   = 3
+	maxAvoided  = 6 // failure domains of a cell that are left out in turn
 )
 
 // putPool seats a pool; unputPool takes it away. They do not count crowds, which are a whole unit's.
@@ -112,6 +113,10 @@ func (b *board) pools(w *want, i int, seats []seat, net int, several bool) queue
 		return b.lights(w, i, net)
 	}
 	ok := b.allowed(w, n, seats)
+	b.own = nil
+	if w.crowd != nil {
+		b.own = b.touched(seats)
+	}
 	var all []choice
 	seen := map[uint64]bool{}
 	for c := range b.cells {
@@ -133,7 +138,7 @@ func (b *board) pools(w *want, i int, seats []seat, net int, several bool) queue
 		all = b.within(w, i, c, ok, several, all)
 	}
 	if n.count > 1 {
-		all = b.divided(w, i, net, ok, all)
+		all = b.divided(w, i, net, ok, several, all)
 	}
 	return newQueue(all)
 }
@@ -144,6 +149,9 @@ func (b *board) within(w *want, i, c int, ok func(int) bool, several bool, all [
 	if !several || n.count > 1 || n.gpus > b.cells[c].host || len(b.cells[c].slots) == 1 {
 		if seats := b.fill(w, i, c, n.count, ok, -1); seats != nil {
 			all = append(all, b.priced(w, seats))
+		}
+		if several && b.spread && len(b.cells[c].slots) > 1 {
+			all = b.avoiding(w, i, c, ok, all)
 		}
 		return all
 	}
@@ -161,11 +169,36 @@ func (b *board) within(w *want, i, c int, ok func(int) bool, several bool, all [
 	return all
 }
 
+// avoiding adds the places of a pool in one cell that leave out one of its failure domains: a demand that spreads may need it.
+func (b *board) avoiding(w *want, i, c int, ok func(int) bool, all []choice) []choice {
+	var fails []int
+	for _, s := range b.cells[c].slots {
+		fails = appendNew(fails, b.fails[b.slots[s].host])
+	}
+	for _, f := range fails[:min(len(fails), maxAvoided)] {
+		but := func(s int) bool { return b.fails[b.slots[s].host] != f && (ok == nil || ok(s)) }
+		if seats := b.fill(w, i, c, w.needs[i].count, but, -1); seats != nil {
+			all = append(all, b.priced(w, seats))
+		}
+	}
+	return all
+}
+
 // priced seats a pool for a moment to see what that costs.
 func (b *board) priced(w *want, seats []seat) choice {
 	before := b.score
-	b.place(w, seats)
+	for i := range seats {
+		b.put(&seats[i], 1)
+	}
 	ch := choice{seats: seats, delta: b.score.minus(before), order: seats[0].cell}
+	ch.delta.Scatter = scatter(seats)
+	if w.crowd != nil {
+		for _, f := range b.touched(seats) {
+			if !slices.Contains(b.own, f) {
+				ch.delta.Crowd += w.crowd[f]
+			}
+		}
+	}
 	last := -1
 	for i := range seats {
 		if seats[i].cell != last {
@@ -173,7 +206,7 @@ func (b *board) priced(w *want, seats []seat) choice {
 			ch.left += b.cells[last].room()
 		}
 	}
-	b.unplace(w, seats)
+	b.unputPool(&ch)
 	return ch
 }
 

@@ -22,45 +22,75 @@ func (b *board) fill(w *want, i, c, count int, ok func(int) bool, only int) []se
 		}
 	}
 	seats := make([]seat, 0, count)
+	own := b.own[:len(b.own):len(b.own)]
 	for range count {
 		if len(fits) < hosts {
 			return nil
 		}
-		if len(fits) > 1 {
-			slices.SortFunc(fits, func(x, y int) int {
-				return cmp.Or(w.crowded(b.fails[b.slots[x].host], b.fails[b.slots[y].host]), cmp.Compare(b.tmp[x], b.tmp[y]), cmp.Compare(min(b.slots[y].used, 1), min(b.slots[x].used, 1)), cmp.Compare(x, y))
-			})
+		st := seat{need: i, cell: c, slots: make([]int, 0, hosts), each: each}
+		for len(st.slots) < hosts {
+			best := 0
+			for k := range fits {
+				if b.better(w, fits[k], fits[best], own) {
+					best = k
+				}
+			}
+			st.slots = append(st.slots, fits[best])
+			if w.crowd != nil {
+				own = appendNew(own, b.fails[b.slots[fits[best]].host])
+			}
+			fits = slices.Delete(fits, best, best+1)
 		}
-		st := seat{need: i, cell: c, slots: slices.Clone(fits[:hosts]), each: each}
 		for _, s := range st.slots {
-			b.tmp[s] -= each
+			if b.tmp[s] -= each; b.tmp[s] >= each {
+				fits = append(fits, s)
+			}
 		}
-		fits = slices.DeleteFunc(fits, func(s int) bool { return b.tmp[s] < each })
 		seats = append(seats, st)
 	}
 	return seats
 }
 
+// better tells whether a slot suits a shard better than another: in a failure domain with fewer units of the demand, fuller,
+// started, earlier.
+func (b *board) better(w *want, x, y int, own []int) bool {
+	if w.crowd != nil {
+		cx, cy := w.crowded(b.fails[b.slots[x].host], own), w.crowded(b.fails[b.slots[y].host], own)
+		if cx != cy {
+			return cx < cy
+		}
+	}
+	return cmp.Or(cmp.Compare(b.tmp[x], b.tmp[y]), cmp.Compare(min(b.slots[y].used, 1), min(b.slots[x].used, 1)), cmp.Compare(x, y)) < 0
+}
+
 // divided adds the place of a pool over as few domains as hold it, in equal parts: 24 replicas over domains that hold 18
 // are 12 and 12, not 18 and 6, so that no part waits for a larger one.
-func (b *board) divided(w *want, i, net int, ok func(int) bool, all []choice) []choice {
+// When several choices are tried, every domain is once the first.
+func (b *board) divided(w *want, i, net int, ok func(int) bool, several bool, all []choice) []choice {
 	n := &w.needs[i]
 	for v := range b.nets {
 		if net >= 0 && net != v {
 			continue
 		}
 		for parts := 2; parts <= n.count; parts++ {
-			if seats := b.parts(w, i, v, parts, ok); seats != nil {
-				all = append(all, b.priced(w, seats))
-				break
+			seats := b.parts(w, i, v, parts, ok, -1)
+			if seats == nil {
+				continue
 			}
+			all = append(all, b.priced(w, seats))
+			for c := 0; several && c < len(b.cells) && c < maxFirsts; c++ {
+				if more := b.parts(w, i, v, parts, ok, c); more != nil {
+					all = append(all, b.priced(w, more))
+				}
+			}
+			break
 		}
 	}
 	return all
 }
 
-// parts seats a pool in so many domains of a network; the larger parts first.
-func (b *board) parts(w *want, i, net, parts int, ok func(int) bool) []seat {
+// parts seats a pool in so many domains of a network; the larger parts first. first is the domain of the first, -1 = the best.
+func (b *board) parts(w *want, i, net, parts int, ok func(int) bool, first int) []seat {
 	n := &w.needs[i]
 	var seats []seat
 	used := map[int]bool{}
@@ -73,7 +103,7 @@ func (b *board) parts(w *want, i, net, parts int, ok func(int) bool) []seat {
 		for c := range b.cells {
 			b.steps++
 			cl := &b.cells[c]
-			if cl.net != net || used[c] || cl.room() < size*n.gpus || cl.size < n.domain {
+			if cl.net != net || used[c] || p == 0 && first >= 0 && c != first || cl.room() < size*n.gpus || cl.size < n.domain {
 				continue
 			}
 			if got := b.fill(w, i, c, size, ok, -1); got != nil {

@@ -8,6 +8,7 @@ const (
 	maxReasons      = 8       // of a refusal
 	maxNames        = 3       // of hosts in a reason
 	maxChoices      = 24      // places tried for a unit at a node of the search
+	maxFirsts       = 32      // domains tried as the first of a pool over several
 	maxSearched     = 400     // units placed anew; with more, only the orders of the greedy pass are compared
 )
 

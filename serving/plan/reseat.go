@@ -108,6 +108,7 @@ func (r *roster) elsewhere(h *held, p int, allowed func(int) bool) (Replica, boo
 	n := slices.IndexFunc(w.needs, func(n need) bool { return n.role == h.unit.Pools[p].Role })
 	net := r.netOfUnit(&h.unit)
 	var best *choice
+	r.b.own = nil
 	for c := range r.b.cells {
 		if net >= 0 && r.b.cells[c].net != net || r.b.cells[c].size < w.needs[n].domain {
 			continue

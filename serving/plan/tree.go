@@ -84,7 +84,7 @@ func (t *tree) bound(at int) Score {
 	}
 	rest := t.rest[at]
 	over := rest.gpus - room[0] - room[1] - room[2]
-	s.Stranded = max(0, s.Stranded-2*rest.gpus)
+	s.Stranded -= 2 * rest.gpus
 	if over > 0 {
 		s.Unplaced += t.least(at, over)
 		return s

@@ -57,6 +57,7 @@ func plural(noun string, names []string, one, many string) string {
 
 // refusal says why units of a demand have no place, host by host and domain by domain.
 func (m *maker) refusal(w *want, n int) []string {
+	m.b.own = nil
 	t := &tally{seen: map[refused][]string{}}
 	for i := range m.b.hosts {
 		h := &m.b.hosts[i]

@@ -118,10 +118,10 @@ func linked(a, b string) bool {
 	return a == recipe.Prefill && b == recipe.Decode || a == recipe.Decode && b == recipe.Prefill
 }
 
-// crowded compares failure domains by how many of the demand's units are in them, where that counts.
-func (w *want) crowded(x, y int) int {
-	if w.crowd == nil {
+// crowded is how many units of the demand a failure domain has that one more would meet; none where it is there already.
+func (w *want) crowded(failure int, own []int) int64 {
+	if slices.Contains(own, failure) {
 		return 0
 	}
-	return cmp.Compare(w.crowd[x], w.crowd[y])
+	return w.crowd[failure]
 }
