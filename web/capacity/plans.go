@@ -3,7 +3,9 @@ package capacity
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
@@ -140,17 +142,14 @@ func placedGrid(v *fleet.PlanView) ui.Grid {
 	for i := range v.Body.Units {
 		u := &v.Body.Units[i]
 		for n, pool := range u.Pools {
-			where, gpus := "", 0
+			where, gpus := []string(nil), 0
 			for _, r := range pool.Replicas {
+				where = append(where, shardsText(v.Hosts, r.Shards))
 				for _, s := range r.Shards {
-					if where != "" {
-						where += "; "
-					}
-					where += hostName(v.Hosts, s.Host) + " GPU " + gpuList(s.GPUs)
 					gpus += len(s.GPUs)
 				}
 			}
-			row := ui.Row{ui.T(""), ui.T(pool.Role), ui.T(where), ui.C(int64(gpus)), ui.T("")}
+			row := ui.Row{ui.T(""), ui.T(pool.Role), ui.T(strings.Join(where, "; ")), ui.C(int64(gpus)), ui.T("")}
 			if n == 0 {
 				row[0], row[4] = ui.L(UnitPath(u.ID), u.Name).WithSub(u.Ends), ui.T(u.Why)
 			}
@@ -158,6 +157,27 @@ func placedGrid(v *fleet.PlanView) ui.Grid {
 		}
 	}
 	return g
+}
+
+// shardsText is where a replica runs: hosts of a rack that give the same GPUs are said together.
+func shardsText(names map[ids.ID]string, shards []plan.Shard) string {
+	var out []string
+	for i := 0; i < len(shards); {
+		j := i
+		for j+1 < len(shards) && slices.Equal(shards[j+1].GPUs, shards[i].GPUs) {
+			j++
+		}
+		hosts := hostName(names, shards[i].Host)
+		switch {
+		case j == i+1:
+			hosts += " and " + hostName(names, shards[j].Host)
+		case j > i+1:
+			hosts = fmt.Sprintf("%d hosts, %s … %s,", j-i+1, hosts, hostName(names, shards[j].Host))
+		}
+		out = append(out, hosts+" GPU "+gpuList(shards[i].GPUs))
+		i = j + 1
+	}
+	return strings.Join(out, "; ")
 }
 
 func hostName(names map[ids.ID]string, id ids.ID) string {

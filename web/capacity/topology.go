@@ -97,15 +97,13 @@ func racks(hosts []fleet.HostView, show shown) []ui.RackView {
 		if !show.has(h) {
 			continue
 		}
-		name := h.Facts.Provider + " · " + h.Facts.Region
-		if d := domainOf(h); d != "" {
-			name += " · " + d
-		}
-		n, known := at[name]
+		domain := domainOf(h)
+		key := h.Facts.Provider + " · " + h.Facts.Region
+		n, known := at[key+domain]
 		if !known {
 			n = len(out)
-			at[name] = n
-			out = append(out, ui.RackView{Name: name})
+			at[key+domain] = n
+			out = append(out, ui.RackView{Name: key + domainName(h, domain)})
 		}
 		out[n].Hosts = append(out[n].Hosts, hostView(h))
 	}
@@ -121,23 +119,28 @@ func domainOf(h *fleet.HostView) string {
 	for _, g := range h.GPUs {
 		switch g.Domain {
 		case "":
-		case wire.DomainUnknown:
-			return "unknown domain: not planned on"
 		default:
-			return shortDomain(g.Domain)
+			return g.Domain
 		}
 	}
 	return h.Domain
 }
 
-// shortDomain cuts a fabric's UUID down to what tells it from its neighbours.
-func shortDomain(d string) string {
+// domainName is how a domain reads: a fabric's UUID is cut short, and the failure domain that a person named stands for it.
+func domainName(h *fleet.HostView, domain string) string {
 	const long, kept = 20, 8
-	cluster, clique, found := strings.Cut(d, ".")
-	if len(d) <= long || !found || len(cluster) < kept {
-		return d
+	switch {
+	case domain == "":
+		return ""
+	case domain == wire.DomainUnknown:
+		return " · unknown domain, not planned on"
+	case h.Facts.Failure != "":
+		return " · " + h.Facts.Failure
 	}
-	return cluster[:kept] + "….clique " + clique
+	if cluster, clique, found := strings.Cut(domain, "."); len(domain) > long && found && len(cluster) > kept {
+		return " · " + cluster[:kept] + "…." + clique
+	}
+	return " · " + domain
 }
 
 func (s shown) has(h *fleet.HostView) bool {
