@@ -312,6 +312,9 @@ func TestAnswersAreContinuedElsewhere(t *testing.T) {
 }
 
 // busy makes an engine look as if others gave it much to do: it is the last to be chosen.
-func (f *fleet) busy(n *node) {
-	f.Router.Apply(wire.Fact{Load: &wire.Load{Unit: n.part.ID, State: wire.StateReady, Running: 1000}})
+func (f *fleet) busy(n *node) { f.load(n, 1000) }
+
+// load is what an engine's last report says of how much it does.
+func (f *fleet) load(n *node, running int) {
+	f.Router.Apply(wire.Fact{Load: &wire.Load{Unit: n.part.ID, State: wire.StateReady, Running: running}})
 }
