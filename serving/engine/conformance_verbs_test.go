@@ -174,6 +174,38 @@ func TestResize(t *testing.T) {
 	})
 }
 
+// A prefill engine becomes a decode engine when nothing runs: from then on it takes what decode engines take.
+func TestSwitchRole(t *testing.T) {
+	each(t, sim.Config{Role: "prefill", RoleSwitch: true, Speed: 20}, func(t *testing.T, r *rig) {
+		ctx, c, caps := t.Context(), http.DefaultClient, r.d.Caps()
+		if !caps.SwitchRole {
+			if err := r.d.SwitchRole(ctx, c, r.url, engine.Decode); !errors.Is(err, engine.ErrUnsupported) {
+				t.Error(err)
+			}
+			return
+		}
+		role := func(want string) {
+			t.Helper()
+			resp, err := c.Get(r.url + "/model_info")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if text := body(t, resp); !strings.Contains(text, `"disaggregation_mode":"`+want+`"`) {
+				t.Errorf("%s, want %s", text, want)
+			}
+		}
+		role(engine.Prefill)
+		if err := r.d.SwitchRole(ctx, c, r.url, engine.Whole); !fault.Is(err, fault.Invalid) {
+			t.Errorf("to no role: %v", err)
+		}
+		if err := r.d.SwitchRole(ctx, c, r.url, engine.Decode); err != nil {
+			t.Fatal(err)
+		}
+		role(engine.Decode)
+	})
+}
+
 // An engine that was started without a verb's switch says so, and goes on.
 func TestVerbsThatAnEngineWasStartedWithout(t *testing.T) {
 	r := pairs[0].start(t, sim.Config{})

@@ -42,7 +42,7 @@ func (e *Engine) begin(q *request) (*answering, error) {
 		for i := range q.n {
 			s := &sequence{prompt: len(ids), answer: e.write(q, ids, i), salt: q.salt, rank: q.rank, remote: q.taken, wake: a.wake}
 			s.target = min(s.answer.total, q.maxTokens)
-			if e.cfg.Role == rolePrefill {
+			if e.role() == rolePrefill {
 				s.target = min(s.target, 1)
 			}
 			if i == 0 {
@@ -125,7 +125,7 @@ func (c *choice) shown(s *script, p *piece) string {
 
 // cached is the prompt tokens found in the cache, once per prompt.
 func (a *answering) cached() (n int64) {
-	if a.q.taken && a.e.cfg.Role == roleDecode {
+	if a.q.taken && a.e.role() == roleDecode {
 		return int64(a.prompt) // to a decode engine all that was fetched is cached
 	}
 	for i := 0; i < len(a.seqs); i += a.q.n {

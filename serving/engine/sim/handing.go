@@ -62,7 +62,7 @@ func (e *Engine) hand(q *request) (h handing, err error) {
 func (e *Engine) handParams(q *request) (h handing, err error) {
 	t := &q.transfer
 	switch {
-	case t.TransferID != "" && (e.cfg.Role == rolePrefill && t.RemotePrefill || e.cfg.Role == roleDecode && t.RemoteDecode):
+	case t.TransferID != "" && (e.role() == rolePrefill && t.RemotePrefill || e.role() == roleDecode && t.RemoteDecode):
 		e.die("AssertionError: the connector's role does not do this")
 		return h, errDead()
 	case t.RemoteDecode && t.TransferID != "":
@@ -74,7 +74,7 @@ func (e *Engine) handParams(q *request) (h handing, err error) {
 	case t.pulls(e.id):
 		h.takes, h.from, h.waits = "request "+t.Request, net.JoinHostPort(t.Host, strconv.Itoa(t.Port)), t.Mode == "push"
 	default:
-		h.lost = e.cfg.Role == roleDecode || t.RemotePrefill
+		h.lost = e.role() == roleDecode || t.RemotePrefill
 	}
 	return h, nil
 }
@@ -82,7 +82,7 @@ func (e *Engine) handParams(q *request) (h handing, err error) {
 // handRoom is SGLang's: a server with a role takes nothing without a room.
 func (e *Engine) handRoom(q *request) (h handing, err error) {
 	b := &q.bootstrap
-	if e.cfg.Role != rolePrefill && e.cfg.Role != roleDecode {
+	if e.role() != rolePrefill && e.role() != roleDecode {
 		return h, nil
 	}
 	if b.room < 0 || b.host == "" {
@@ -93,7 +93,7 @@ func (e *Engine) handRoom(q *request) (h handing, err error) {
 	}
 	h.room = true
 	name := "room " + strconv.FormatInt(b.room, 10)
-	if e.cfg.Role == rolePrefill {
+	if e.role() == rolePrefill {
 		h.offers, h.stays = name, true
 	} else {
 		h.takes, h.from, h.waits = name, net.JoinHostPort(b.host, strconv.Itoa(b.port)), true
@@ -106,7 +106,7 @@ func (e *Engine) handDisagg(q *request) (h handing) {
 	d := q.disagg
 	switch {
 	case d == nil:
-		h.lost = e.cfg.Role == roleDecode
+		h.lost = e.role() == roleDecode
 	case d.Type == "context_only":
 		h.offers = "context " + strconv.FormatInt(d.ID, 10)
 	case d.Type == "generation_only" && d.Style == 1:

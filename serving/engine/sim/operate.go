@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -16,6 +17,7 @@ import (
 type operated struct {
 	mu       sync.Mutex
 	ranks    int
+	role     string // in its unit; "" = Config's
 	resizing bool
 	asleep   bool
 	adapters map[string]string
@@ -86,6 +88,29 @@ func (o *operated) whenIdle(ctx context.Context) bool {
 			return false
 		}
 	}
+}
+
+// role is what it is in its unit.
+func (e *Engine) role() string {
+	e.ops.mu.Lock()
+	defer e.ops.mu.Unlock()
+	return cmp.Or(e.ops.role, e.cfg.Role)
+}
+
+// switchRole makes prefill decode, or the other way round, when nothing runs.
+func (e *Engine) switchRole(to string) error {
+	e.ops.mu.Lock()
+	defer e.ops.mu.Unlock()
+	switch {
+	case !e.cfg.RoleSwitch:
+		return fault.New(fault.Invalid, "PD role switch is not enabled. Start the server with --enable-pd-role-switch.")
+	case to != rolePrefill && to != roleDecode:
+		return fault.New(fault.Invalid, "new_role must be prefill or decode, not %q.", to)
+	case len(e.ops.running) > 0:
+		return fault.New(fault.Invalid, "The instance is not idle: %d requests run.", len(e.ops.running))
+	}
+	e.ops.role = to
+	return nil
 }
 
 // cancel ends the requests that have one of these ids.

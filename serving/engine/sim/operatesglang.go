@@ -34,6 +34,22 @@ func (e *Engine) sglangVerbs(m *http.ServeMux) {
 		writeJSON(w, http.StatusOK, map[string]any{"is_scaling_elastic_ep": e.isResizing()})
 	})
 	m.HandleFunc("POST /scale_elastic_ep", e.sglangResize)
+	m.HandleFunc("POST /pd_role_switch", func(w http.ResponseWriter, r *http.Request) {
+		var q struct {
+			Role string `json:"new_role"`
+		}
+		if !e.verb(w, r, &q) {
+			return
+		}
+		if err := e.switchRole(q.Role); err != nil {
+			e.writeError(w, err)
+			return
+		}
+		writeJSON(w, http.StatusOK, map[string]any{"success": true, "role": q.Role})
+	})
+	m.HandleFunc("GET /model_info", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]any{"model_path": e.cfg.Model, "disaggregation_mode": e.role()})
+	})
 }
 
 // sglangResize answers at once and goes up only. What runs goes on; it is done once that has ended.
