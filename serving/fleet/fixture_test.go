@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"millrace/db/q"
 	"millrace/internal/clock"
 	"millrace/internal/ids"
+	"millrace/serving/engine"
 	"millrace/serving/fleet"
 	"millrace/serving/plan"
 	"millrace/serving/recipe"
@@ -29,7 +31,7 @@ var quick = fleet.Limits{Progress: time.Hour, Drain: time.Hour, Fault: time.Hour
 
 // bed is a fleet with fake agents: hosts that report what they were told to run.
 type bed struct {
-	testing.TB
+	tester
 	db     *db.DB
 	svc    *fleet.Service
 	hosts  []*agent
@@ -53,12 +55,27 @@ type agent struct {
 	slow   bool           // its engines never become ready
 	broken map[int]string // GPU faults
 	fail   map[string]string
-	at     time.Duration // how long ago it was last heard of, while dead
+	runs   map[ids.ID]*engineRun // what really runs there, whoever knows of it
 }
 
-func newBed(t testing.TB) *bed {
-	d := dbtest.New(t)
-	b := &bed{TB: t, db: d, svc: fleet.New(d, clock.System), models: map[string]ids.ID{}, idle: true}
+// engineRun is a fake engine.
+type engineRun struct {
+	gpus     []int
+	stopping bool // it is gone at the next report
+}
+
+// tester is what a fleet needs of a test: *testing.T and *rapid.T.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Context() context.Context
+}
+
+func newBed(t testing.TB) *bed { return bedOn(t, dbtest.New(t)) }
+
+func bedOn(t tester, d *db.DB) *bed {
+	b := &bed{tester: t, db: d, svc: fleet.New(d, clock.System), models: map[string]ids.ID{}, idle: true}
 	b.svc.SetLimits(quick)
 	return b
 }
@@ -98,7 +115,7 @@ func (b *bed) recipe(text string) ids.ID {
 
 func (b *bed) host(name string, gpus int) *agent {
 	b.Helper()
-	a := &agent{id: ids.New(), name: name, gpus: gpus, broken: map[int]string{}, fail: map[string]string{}}
+	a := &agent{id: ids.New(), name: name, gpus: gpus, broken: map[int]string{}, fail: map[string]string{}, runs: map[ids.ID]*engineRun{}}
 	b.tx(func(query *q.Queries, _ pgx.Tx) error {
 		_, err := query.EnsureHost(b.Context(), q.EnsureHostParams{ID: a.id, Name: name})
 		return err
@@ -129,8 +146,9 @@ func (b *bed) report(a *agent) {
 			o.GPUs = append(o.GPUs, wire.GPU{Index: i, Model: "B200", Arch: "sm100", MemoryBytes: 180 << 30, Domain: a.domain, Fault: a.broken[i]})
 		}
 		for _, u := range units {
-			o.Units = append(o.Units, a.unit(u))
+			o.Units = append(o.Units, b.obey(a, u))
 		}
+		o.Units = append(o.Units, a.strangers(units)...)
 		text, err := json.Marshal(o)
 		if err != nil {
 			return err
@@ -140,19 +158,63 @@ func (b *bed) report(a *agent) {
 	})
 }
 
-func (a *agent) unit(u q.HostUnitsRow) wire.UnitObserved {
+// obey starts and stops as is desired: what is to start, at once, even beside what still stops. Two engines on one GPU are the
+// fleet's mistake.
+func (b *bed) obey(a *agent, u q.HostUnitsRow) wire.UnitObserved {
+	b.Helper()
 	o := wire.UnitObserved{Unit: u.ID, Generation: u.Generation, State: wire.StateReady}
+	run := a.runs[u.ID]
 	switch {
-	case u.Wanted == "stopped":
+	case u.Wanted == "stopped" && run == nil, run != nil && run.stopping:
+		delete(a.runs, u.ID)
 		o.State = wire.StateStopped
-	case u.Wanted == "draining":
+		return o
+	case u.Wanted == "stopped":
+		run.stopping = true
 		o.State = wire.StateDraining
+		return o
+	case run == nil:
+		var spec engine.Spec
+		if err := json.Unmarshal(u.Spec, &spec); err != nil {
+			b.Fatal(err)
+		}
+		for id, other := range a.runs {
+			for _, gpu := range spec.Devices {
+				if contains(other.gpus, gpu) {
+					b.Fatalf("GPU %d of host %s is given to %s while %s runs there", gpu, a.name, u.ID, id)
+				}
+			}
+		}
+		a.runs[u.ID] = &engineRun{gpus: spec.Devices}
+	}
+	switch {
 	case a.fail[u.Engine] != "":
 		o.State, o.Message = wire.StateFaulted, a.fail[u.Engine]
 	case a.slow:
 		o.State = wire.StateStarting
+	case u.Wanted == "draining":
+		o.State = wire.StateDraining
 	}
 	return o
+}
+
+// strangers are engines that are no longer desired: they stop.
+func (a *agent) strangers(units []q.HostUnitsRow) (out []wire.UnitObserved) {
+	wanted := map[ids.ID]bool{}
+	for _, u := range units {
+		wanted[u.ID] = true
+	}
+	for id, run := range a.runs {
+		switch {
+		case wanted[id]:
+		case run.stopping:
+			delete(a.runs, id)
+		default:
+			run.stopping = true
+			out = append(out, wire.UnitObserved{Unit: id, State: wire.StateDraining})
+		}
+	}
+	return out
 }
 
 // lose makes a host not heard of.
@@ -170,7 +232,8 @@ func (b *bed) executorWith(l fleet.Limits) *fleet.Executor {
 // settle lets agents report and the executor act until nothing moves any more.
 func (b *bed) settle(e *fleet.Executor) {
 	b.Helper()
-	for range 60 {
+	quiet := 0
+	for range 150 {
 		for _, a := range b.hosts {
 			b.report(a)
 		}
@@ -178,7 +241,10 @@ func (b *bed) settle(e *fleet.Executor) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if n == 0 {
+		if quiet++; n > 0 {
+			quiet = 0
+		}
+		if quiet == 3 { // what stops takes two reports
 			return
 		}
 	}

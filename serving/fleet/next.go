@@ -73,7 +73,7 @@ func stay(u Unit, l Limits) (s Step) {
 		case c.To == Faulted && fresh:
 			return fail(u, i, c.Text) // a gang that never served fails as a whole
 		case c.To == Starting && g.State == Planned && !maySetOut(u, fresh),
-			c.To == Serving && !mayServe(u, fresh),
+			c.To == Serving && g.State == Ready && !mayServe(u, fresh),
 			c.To == Planned && g.State == Faulted && !worthIt(u, l):
 			continue
 		case c.To == Serving:
