@@ -24,6 +24,9 @@ const patience = 30 * time.Second
 
 func TestMain(m *testing.M) {
 	testengine.RunIfAsked()
+	if deepInferIfAsked() {
+		return
+	}
 	if dir := os.Getenv("ENGINES_TEST_AGENT"); dir != "" {
 		agent(dir)
 		return
