@@ -57,6 +57,11 @@ func TestCallsAsTheClientKnowsThem(t *testing.T) {
 		{"functions before tools", AnswerParams{Legacy: true}, []string{said(`{"content":"Ok"}`), calls2(tool(0, "c1", "f", `{"a"`), tool(1, "c2", "g", `{}`)), calls2(tool(0, "", "", `:1}`)), end},
 			role + `{"content":"Ok"}` + "\n" + `{"function_call":{"name":"f","arguments":"{\"a\""}}` + "\n" + `{"function_call":{"arguments":":1}"}}` + "\n{} function_call",
 			`"function_call":{"name":"f","arguments":"{\"a\":1}"}|function_call`},
+		{"a function without arguments", AnswerParams{Legacy: true}, []string{calls2(tool(0, "c1", "f", ""), tool(1, "c2", "g", "")), end},
+			role + `{"function_call":{"name":"f","arguments":""}}` + "\n{} function_call", `"function_call":{"name":"f","arguments":""}|function_call`},
+		{"a custom tool without input", AnswerParams{CustomTools: []string{"sh"}}, []string{calls2(tool(0, "c1", "sh", "")), end},
+			role + `{"tool_calls":[{"index":0,"id":"c1","type":"custom","custom":{"name":"sh","input":""}}]}` + "\n{} tool_calls",
+			`"tool_calls":[{"id":"c1","type":"custom","custom":{"name":"sh","input":""}}]|tool_calls`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.p.ID = "chatcmpl-1"

@@ -263,8 +263,8 @@ func (d *dialogue) endTurn() {
 	*t = turn{reasoning: t.reasoning[:0], content: t.content[:0], calls: t.calls[:0]}
 }
 
-// appendTo appends the turn's content and its other members. Calls without reasoning get an empty one where thinking is asked for: models that think
-// refuse a history in which it is missing, or begin to think about it.
+// appendTo appends the turn's content and its other members. Calls without reasoning get an empty one where thinking is asked
+// for: models that think refuse a history in which it is missing, or begin to think about it.
 func (t *turn) appendTo(dst []byte, thinks bool) []byte {
 	if len(t.content) == 0 && len(t.calls) > 0 {
 		dst = append(dst, `null`...)
