@@ -24,10 +24,7 @@ const clockTick = 10 * time.Millisecond
 
 // cpuOf reads the CPU time of this process and of the trees below the given ones. Processes that have ended are missing.
 func cpuOf(roots ...int) (u cpuUse) {
-	var own unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &own) == nil {
-		u.Client = time.Duration(own.Utime.Nano() + own.Stime.Nano())
-	}
+	u.Client = cpuSelf()
 	parent, spent := processTable()
 	for pid, cpu := range spent {
 		if !below(pid, roots, parent) {
@@ -94,4 +91,13 @@ func (u cpuUse) add(v cpuUse) cpuUse {
 
 func (u cpuUse) sub(v cpuUse) cpuUse {
 	return cpuUse{u.Client - v.Client, u.Engine - v.Engine, u.Program - v.Program, u.Agent - v.Agent, u.Database - v.Database}
+}
+
+// cpuSelf is the CPU time of this process so far.
+func cpuSelf() time.Duration {
+	var own unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &own) != nil {
+		return 0
+	}
+	return time.Duration(own.Utime.Nano() + own.Stime.Nano())
 }
