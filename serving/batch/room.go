@@ -41,9 +41,11 @@ func (r *Runner) take(name string) bool {
 	most := blindRunning
 	busy := false
 	if m, known := r.Models.Model(name); known { // one that is not is refused by the gate
-		units := make([]ids.ID, len(m.Units))
-		for i, u := range m.Units {
-			units[i] = u.ID
+		var units []ids.ID
+		for _, u := range m.Units {
+			for _, e := range u.Engines() {
+				units = append(units, e.ID)
+			}
 		}
 		if spare := r.Router.Spare(units); gate.Serves(m.Units, usage.Batch) {
 			most = rankedRunning

@@ -15,6 +15,7 @@ import (
 	"millrace/internal/ids"
 	"millrace/internal/usage"
 	"millrace/serving/catalogue"
+	"millrace/serving/engine"
 	"millrace/serving/gate"
 	"millrace/web/admin"
 	"millrace/web/console"
@@ -23,6 +24,13 @@ import (
 
 // serves reports whether a unit takes requests now. An attached engine that nobody has asked yet is believed to.
 func serves(u *catalogue.Unit, states map[ids.ID]hub.LiveUnit) bool {
+	if u.Handoff != nil {
+		up := map[string]bool{}
+		for _, p := range u.Parts {
+			up[p.Role] = up[p.Role] || serves(p, states)
+		}
+		return up[engine.Decode] && (up[engine.Prefill] || u.Handoff.Alone() && u.MaxPrompt > 0)
+	}
 	live, heard := states[u.ID]
 	return heard && live.Load.State == wire.StateReady || !heard && u.Attached
 }

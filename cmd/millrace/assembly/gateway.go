@@ -149,7 +149,7 @@ func (s *Server) awaitFleet(ctx context.Context) {
 	for _, m := range s.Catalogue.Models() {
 		for _, u := range m.Units {
 			if !u.Attached {
-				placed++
+				placed += len(u.Engines())
 			}
 		}
 	}
