@@ -44,6 +44,7 @@ type unit struct {
 // cache is what the unit's engine holds, to be told to latecomers. seq numbers what goes out on the bus.
 type cache struct {
 	engine    ids.ID
+	head      ids.ID // the unit that answers for it
 	blockSize int
 	seq       int64
 	held      map[uint64]struct{}
@@ -101,7 +102,7 @@ func (f *fleet) takeKV(u *unit, kv wire.KV) {
 	if kv.Reset {
 		c.held = make(map[uint64]struct{}, len(kv.Stored))
 	}
-	c.blockSize = kv.BlockSize
+	c.blockSize, c.head = kv.BlockSize, kv.Head
 	for _, h := range kv.Removed {
 		delete(c.held, h)
 	}
@@ -168,7 +169,7 @@ func (f *fleet) tellWhole(id ids.ID, u *unit) {
 		return
 	}
 	c.whole = now
-	all := wire.KV{Unit: id, Engine: c.engine, Reset: true, BlockSize: c.blockSize, Stored: make([]uint64, 0, len(c.held))}
+	all := wire.KV{Unit: id, Engine: c.engine, Head: c.head, Reset: true, BlockSize: c.blockSize, Stored: make([]uint64, 0, len(c.held))}
 	for h := range c.held {
 		all.Stored = append(all.Stored, h)
 	}

@@ -20,6 +20,7 @@ const (
 	PathSync    = "/agent/v1/sync"    // POST SyncRequest -> SyncResponse; long poll up to SyncWait
 	PathFacts   = "/agent/v1/facts"   // POST a stream of Fact lines (load, KV)
 	PathJournal = "/agent/v1/journal" // POST []Attempt -> 204 once stored
+	PathData    = "/agent/v1/data"    // at a gateway: WebSocket by mTLS that carries a data link (package agents/link)
 	PathProgram = "/agent/v1/program" // GET ?channel=&platform= -> the agent's program of an Update
 
 	// DataPrefix + unit id + the engine's own path reaches an engine through its agent.
@@ -105,7 +106,22 @@ type SyncResponse struct {
 	NowMS      int64     `json:"now_ms,omitempty"` // the control side's clock as it answers
 	Peers      []Peer    `json:"peers,omitempty"`  // hosts to measure the way to
 	Update     *Update   `json:"update,omitempty"` // nil = the agent is as it should be, or follows no channel
+	// Gateways are those to dial data links to, told to agents that nobody can dial.
+	Gateways []Gateway `json:"gateways,omitempty"`
 }
+
+// Gateway is a gateway process that takes data links, and the payload of the bus subject fleet.gateways: every
+// GatewayEvery as long as it does.
+type Gateway struct {
+	Name string `json:"name"` // in its certificate
+	URL  string `json:"url"`  // https://host:port
+}
+
+// GatewayEvery is how often a gateway says that it takes data links, GatewayGone how long its word holds.
+const (
+	GatewayEvery = 2 * time.Second
+	GatewayGone  = 5 * GatewayEvery
+)
 
 // Observed is a host as its agent sees it.
 type Observed struct {
@@ -193,6 +209,7 @@ type RankLoad struct {
 type KV struct {
 	Unit      ids.ID   `json:"unit"`
 	Engine    ids.ID   `json:"engine"`
+	Head      ids.ID   `json:"head,omitzero"`   // the unit whose ranks these are, of a replica over several hosts: requests go there
 	Seq       int64    `json:"seq"`             // +1 per message of an incarnation; a gap asks for Reset
 	Reset     bool     `json:"reset,omitempty"` // forget everything of the unit first
 	BlockSize int      `json:"block_size"`

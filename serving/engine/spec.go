@@ -42,6 +42,7 @@ type Spec struct {
 	Address       string            `json:",omitempty"` // of this host in the fabric, where the unit's peers reach it; "" = they are on this host
 	Interface     string            `json:",omitempty"` // the network interface that has it
 	RDMA          []string          `json:",omitempty"` // devices that transfers use, such as mlx5_0
+	Head          string            `json:",omitempty"` // unit of the replica's rank 0, which answers for this one
 	Transfer      *Transfer         `json:",omitempty"` // nil = it hands no cache over
 	Vision        bool              `json:",omitempty"` // the unit has encoders: this engine takes images that were encoded
 	Encoders      []string          `json:",omitempty"` // their root URLs, for engines that ask them

@@ -32,7 +32,7 @@ func (w *world) render(u *unit, g *group, out map[ids.ID][]byte) error {
 		if err != nil {
 			return err
 		}
-		spec, err := r.Render(g.role, recipe.Place{Unit: row.ID.String(), Rank: i, Hosts: len(g.rows), GPUs: gpusOf(row), Host: here, First: first,
+		spec, err := r.Render(g.role, recipe.Place{Unit: row.ID.String(), Head: ids.Format(ids.Unit, g.rows[0].ID), Rank: i, Hosts: len(g.rows), GPUs: gpusOf(row), Host: here, First: first,
 			Local: u.onOneHost(), Apart: u.apart(), Expert: int(row.Expert)})
 		if err != nil {
 			return err

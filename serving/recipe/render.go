@@ -12,6 +12,7 @@ import (
 // Place is where a shard of a unit is put: what a recipe cannot know.
 type Place struct {
 	Unit     string   // name of the shard's engine for its peers, unique in the fleet
+	Head     string   // unit of the replica's rank 0; used when there are several hosts
 	Rank     int      // of this host among the replica's
 	Hosts    int      // of the replica; 0 is as good as 1
 	GPUs     []int    // of this host
@@ -61,6 +62,7 @@ func (r *Recipe) Render(role string, at Place) (engine.Spec, error) {
 	}
 	if at.Hosts > 1 {
 		s.Nodes = engine.Nodes{Count: at.Hosts, Rank: at.Rank, Master: at.First.Address, Port: engine.MasterPort(at.First.Ports)}
+		s.Head = at.Head
 	}
 	_, encoder := r.Pool(Encoder)
 	if encoder && role != Encoder {

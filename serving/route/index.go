@@ -21,6 +21,7 @@ type indexes struct {
 	slot    map[ids.ID]int
 	used    uint64
 	held    [maxSlots]holding
+	shards  map[ids.ID]uint64 // of a unit over several hosts: the slots of what its other hosts tell of their ranks
 	exact   map[uint64]uint64
 	learned map[uint64]uint64
 	order   []uint64 // ring of learned blocks
@@ -36,7 +37,7 @@ type holding struct {
 }
 
 func newIndexes() *indexes {
-	return &indexes{slot: map[ids.ID]int{}, exact: map[uint64]uint64{}, learned: map[uint64]uint64{},
+	return &indexes{slot: map[ids.ID]int{}, shards: map[ids.ID]uint64{}, exact: map[uint64]uint64{}, learned: map[uint64]uint64{},
 		order: make([]uint64, 0, 1024)}
 }
 
@@ -91,6 +92,9 @@ func (x *indexes) apply(kv *wire.KV) bool {
 	s, ok := x.slotOf(kv.Unit)
 	if !ok {
 		return true // no room: this unit routes without prefix knowledge, a snapshot would not help
+	}
+	if kv.Head != ids.Nil {
+		x.shards[kv.Head] |= 1 << s
 	}
 	h := &x.held[s]
 	switch {
@@ -166,6 +170,13 @@ func (x *indexes) forget(unit, except ids.ID) {
 	x.held[s] = holding{}
 	x.used &^= 1 << s
 	delete(x.slot, unit)
+	for head, shards := range x.shards {
+		if shards &^= 1 << s; shards == 0 {
+			delete(x.shards, head)
+		} else {
+			x.shards[head] = shards
+		}
+	}
 }
 
 func (x *indexes) slotOf(unit ids.ID) (int, bool) {

@@ -58,16 +58,16 @@ func (r *Router) matchRanks(req *Request, hits []int64) rankHits {
 	return all
 }
 
-// matchRank is how many prompt tokens one rank of an engine holds from the start.
+// matchRank is how many prompt tokens one rank of an engine holds from the start, on whichever of its hosts it is: a rank is
+// on one, so all their slots may be looked at as one.
 func (x *indexes) matchRank(req *Request, id ids.ID, rank int) int64 {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	s, ok := x.slot[id]
-	if !ok {
-		return 0
+	slots, n := x.shards[id], 0
+	if s, ok := x.slot[id]; ok {
+		slots |= 1 << s
 	}
-	bit, n := uint64(1)<<s, 0
-	for n < len(req.Hashes) && x.exact[kvevent.OfRank(req.Hashes[n], rank)]&bit != 0 {
+	for slots != 0 && n < len(req.Hashes) && x.exact[kvevent.OfRank(req.Hashes[n], rank)]&slots != 0 {
 		n++
 	}
 	return int64(n) * int64(req.BlockSize)

@@ -103,3 +103,22 @@ func TestARankThatIsGone(t *testing.T) {
 		t.Fatalf("rank %d of none", got.Rank)
 	}
 }
+
+// Ranks of a replica over several hosts are told by each host, and requests go to its first.
+func TestRanksOnOtherHosts(t *testing.T) {
+	b := newBench(1)
+	head, shard := b.units[0], ids.New()
+	b.ranked(head, wire.RankLoad{}, wire.RankLoad{}, wire.RankLoad{}, wire.RankLoad{})
+	prompt := chain(40)
+	b.Apply(wire.Fact{KV: &wire.KV{Unit: shard, Engine: shard, Head: head, Reset: true, Seq: 1, BlockSize: 16, Stored: ofRank(prompt, 3)}})
+	got := b.pick(t, b.request(prompt...))
+	if got.Unit != head || got.Rank != 3 || got.HitTokens != 40*16 {
+		t.Fatalf("rank %d of %v, %d hits", got.Rank, got.Unit, got.HitTokens)
+	}
+	got.Done(OK, 40*16)
+	b.state(shard, shard, wire.StateReady)
+	b.state(shard, ids.New(), wire.StateReady) // that host's engine has begun anew
+	if got := b.pick(t, b.request(prompt...)); got.HitTokens != 0 {
+		t.Errorf("%d hits of an engine that is gone", got.HitTokens)
+	}
+}

@@ -26,6 +26,7 @@ type board struct {
 	states []string
 	blocks map[uint64]bool
 	engine ids.ID // whose cache it is
+	head   ids.ID
 	at     time.Time
 }
 
@@ -46,10 +47,10 @@ func (b *board) Remove(unit ids.ID) {
 	delete(b.loads, unit)
 }
 
-func (b *board) Cache(_, engine ids.ID) {
+func (b *board) Cache(_, engine, head ids.ID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.engine, b.blocks = engine, map[uint64]bool{}
+	b.engine, b.head, b.blocks = engine, head, map[uint64]bool{}
 }
 
 func (b *board) Blocks(_, engine ids.ID, up kvevent.Update) {

@@ -41,7 +41,11 @@ func (l *life) subscribers() (all []*kvevent.Subscriber, err error) {
 // follow puts on the board what the engine tells of its cache. Of an adopted engine the board says nothing before the first
 // event: whoever remembers its blocks is still right.
 func (l *life) follow(ctx context.Context, eng ids.ID, subs []*kvevent.Subscriber, adopted bool) {
-	begin := sync.OnceFunc(func() { l.sup.cfg.Board.Cache(l.id, eng) })
+	head := ids.Nil
+	if l.spec.Silent() {
+		head, _ = ids.Parse(ids.Unit, l.spec.Head) // without it nobody is sent to these ranks for what they hold
+	}
+	begin := sync.OnceFunc(func() { l.sup.cfg.Board.Cache(l.id, eng, head) })
 	tell := func(up kvevent.Update) {
 		begin()
 		l.sup.cfg.Board.Blocks(l.id, eng, up)

@@ -47,11 +47,17 @@ func TestAShardThatAnswersNothingIsReady(t *testing.T) {
 	if err := json.Unmarshal(d.Spec, &spec); err != nil {
 		t.Fatal(err)
 	}
-	spec.Nodes = engine.Nodes{Count: 2, Rank: 1, Master: "127.0.0.1", Port: 1}
+	head := ids.New()
+	spec.Nodes, spec.Head = engine.Nodes{Count: 2, Rank: 1, Master: "127.0.0.1", Port: 1}, ids.Format(ids.Unit, head)
 	d.Spec, _ = json.Marshal(spec)
 	b.Apply([]wire.Desired{d})
 	if o := b.ready(t, unit); !alive(o.PID) {
 		t.Errorf("%+v", o)
+	}
+	b.board.mu.Lock()
+	defer b.board.mu.Unlock()
+	if b.board.head != head {
+		t.Errorf("its blocks are told of %v, its replica's first is %v", b.board.head, head)
 	}
 }
 

@@ -35,7 +35,7 @@ import (
 type Board interface {
 	Load(wire.Load)
 	Remove(unit ids.ID)
-	Cache(unit, engine ids.ID)
+	Cache(unit, engine, head ids.ID)
 	Blocks(unit, engine ids.ID, up kvevent.Update)
 }
 

@@ -38,6 +38,7 @@ type unit struct {
 // cache is the blocks of one engine process.
 type cache struct {
 	engine    ids.ID
+	head      ids.ID // the unit that answers for this one; Nil = it does itself
 	seq       int64
 	blockSize int
 	ranks     map[int]map[uint64]uint8 // tiers by block, by data-parallel rank
@@ -75,11 +76,11 @@ func (b *Board) Remove(id ids.ID) {
 	b.signal()
 }
 
-// Cache begins the block set of a new engine process: empty.
-func (b *Board) Cache(id, engine ids.ID) {
+// Cache begins the block set of a new engine process: empty. head is the unit of a replica's first host, Nil where this is it.
+func (b *Board) Cache(id, engine, head ids.ID) {
 	b.mu.Lock()
 	if u := b.units[id]; u != nil {
-		u.kv = &cache{engine: engine, ranks: map[int]map[uint64]uint8{}, pending: map[uint64]bool{}, reset: true}
+		u.kv = &cache{engine: engine, head: head, ranks: map[int]map[uint64]uint8{}, pending: map[uint64]bool{}, reset: true}
 	}
 	b.mu.Unlock()
 	b.signal()

@@ -60,7 +60,7 @@ func TestTheReaderKnowsWhatTheEngineHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, unit, engine := NewBoard(), ids.New(), ids.New()
 		b.Load(wire.Load{Unit: unit, Engine: engine, State: wire.StateReady})
-		b.Cache(unit, engine)
+		b.Cache(unit, engine, ids.Nil)
 		models := [3]map[uint64]map[kvevent.Tier]bool{{}, {}, {}} // of three ranks
 		r := newReader()
 		b.restart()
@@ -126,7 +126,7 @@ func draw(t *rapid.T, model map[uint64]map[kvevent.Tier]bool) kvevent.Update {
 func TestALargeStateComesInPartsAndABacklogAsAReset(t *testing.T) {
 	b, unit, engine := NewBoard(), ids.New(), ids.New()
 	b.Load(wire.Load{Unit: unit, Engine: engine, State: wire.StateReady})
-	b.Cache(unit, engine)
+	b.Cache(unit, engine, ids.Nil)
 	store := func(from, to uint64) {
 		up := kvevent.Update{BlockSize: 16}
 		for h := from; h < to; h++ {

@@ -122,7 +122,7 @@ func (b *Board) take(id ids.ID) []wire.KV {
 	if !reset && len(stored)+len(removed) == 0 {
 		return nil
 	}
-	kv := wire.KV{Unit: id, Engine: c.engine, BlockSize: c.blockSize, Reset: reset, Stored: stored, Removed: removed}
+	kv := wire.KV{Unit: id, Engine: c.engine, Head: c.head, BlockSize: c.blockSize, Reset: reset, Stored: stored, Removed: removed}
 	out := kv.Parts()
 	for i := range out {
 		c.seq++
