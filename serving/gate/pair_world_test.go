@@ -1,7 +1,9 @@
 package gate_test
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -27,6 +29,33 @@ type node struct {
 
 	server  *httptest.Server
 	stopRun func()
+
+	mu    sync.Mutex
+	heads []http.Header // of generations, when anybody wants to know
+	texts []string
+}
+
+// record keeps what the engine is asked.
+func (n *node) record(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v1/") {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			n.mu.Lock()
+			if len(n.heads) < 8 {
+				n.heads, n.texts = append(n.heads, r.Header), append(n.texts, string(body))
+			}
+			n.mu.Unlock()
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// asked gives what it was asked.
+func (n *node) asked() ([]http.Header, []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.heads, n.texts
 }
 
 // mode is a line of the table of hand-overs.
@@ -62,6 +91,7 @@ type fleet struct {
 	mode mode
 	unit *catalogue.Unit
 	p, d []*node
+	e    []*node // encoders
 }
 
 // shape says what a fleet is made of.
@@ -104,7 +134,8 @@ func (f *fleet) start(role string, s *shape) *node {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	n := &node{Engine: e, server: httptest.NewUnstartedServer(e.Handler())}
+	n := &node{Engine: e}
+	n.server = httptest.NewUnstartedServer(n.record(e.Handler()))
 	_ = n.server.Listener.Close()
 	n.server.Listener = ln
 	n.server.Start()
@@ -126,7 +157,7 @@ func (f *fleet) start(role string, s *shape) *node {
 func (f *fleet) join(maxPrompt int64) {
 	f.t.Helper()
 	var parts []*catalogue.Unit
-	for _, n := range append(append([]*node{}, f.p...), f.d...) {
+	for _, n := range append(append(append([]*node{}, f.p...), f.d...), f.e...) {
 		parts = append(parts, n.part)
 	}
 	u, err := catalogue.Join(catalogue.Spec{ID: ids.New(), Name: "pd", Model: f.Model.ID, Engine: f.mode.family, UpstreamModel: "inner"}, f.mode.transfer, maxPrompt, parts)

@@ -14,6 +14,7 @@ import (
 const (
 	rolePrefill = "prefill"
 	roleDecode  = "decode"
+	roleEncoder = "encoder"
 )
 
 // handing is a request's part in a hand-over.

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"millrace/internal/fault"
 )
 
@@ -192,6 +194,12 @@ func (e *Engine) transferParams(a *answering, s *sequence) []byte {
 		"transfer_mode": "pull", "remote_prefill_cached_tokens": s.cached.Load(),
 	})
 	return b
+}
+
+// encodedParams is what an encoder tells of an image: where its embedding lies, by the image's hash.
+func (e *Engine) encodedParams(q *request) map[string]any {
+	host, port := e.address()
+	return map[string]any{fmt.Sprintf("%016x", xxhash.Sum64(q.messages)): map[string]any{"peer_host": host, "peer_port": port, "size_bytes": len(q.messages)}}
 }
 
 // contextParams is TensorRT-LLM's, in a choice. The state is opaque: it says where this engine is.

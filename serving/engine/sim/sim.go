@@ -50,7 +50,7 @@ type Config struct {
 	AnyModel       bool    `help:"Take requests for any model's name." hidden:""`
 	Faults         bool    `help:"Allow faults to be set at POST /sim/faults and answers to be prescribed."`
 	RoleSwitch     bool    `help:"Its role can be switched while nothing runs, as SGLang's."`
-	Role           string  `help:"Its part in a unit: whole, prefill or decode." enum:"whole,prefill,decode" default:"whole"`
+	Role           string  `help:"Its part in a unit: whole, prefill, decode or encoder." enum:"whole,prefill,decode,encoder" default:"whole"`
 
 	TransferAddress string        `help:"host:port where peers fetch caches; empty = the HTTP port."`
 	TransferEngine  string        `help:"The id that it has for its peers; empty = it makes one up."`

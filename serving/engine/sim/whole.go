@@ -74,6 +74,9 @@ func (a *answering) object() map[string]any {
 	if !a.faults.NoUsage {
 		ans["usage"] = json.RawMessage(a.appendUsage(nil))
 	}
+	if a.e.cfg.Role == roleEncoder {
+		ans["ec_transfer_params"] = a.e.encodedParams(a.q)
+	}
 	if params := a.e.transferParams(a, a.seqs[0]); params != nil {
 		ans["kv_transfer_params"] = json.RawMessage(params)
 	}
