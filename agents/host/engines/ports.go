@@ -17,7 +17,6 @@ import (
 const (
 	firstPort = 18000
 	lastPort  = 22999
-	portTries = 500
 )
 
 // Ports that an engine takes behind its HTTP port without being told: SGLang with several ranks counts its own sockets up
@@ -32,6 +31,7 @@ const (
 type ports struct {
 	mu    sync.Mutex
 	taken map[int]bool
+	next  int // where to look first; 0 = not yet chosen
 }
 
 // ranksOf is how many data-parallel ranks an engine has on this host, or may grow to.
@@ -101,13 +101,24 @@ func fabric(s *engine.Spec) (out []stretch) {
 	return out
 }
 
-// take reserves n free loopback ports one after another.
+// take reserves n free loopback ports one after another. It goes on from where the last ones were, so that long runs stay
+// free, and begins anywhere, so that two agents of one host do not meet.
 func (p *ports) take(n int) ([]int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for range portTries {
-		r := stretch{firstPort + rand.IntN(lastPort-firstPort+2-n), n}
-		if p.free(r, "127.0.0.1") {
+	const all = lastPort - firstPort + 1
+	if p.next == 0 {
+		p.next = firstPort + rand.IntN(all)
+	}
+	for range all {
+		r := stretch{p.next, n}
+		if p.next++; p.next > lastPort {
+			p.next = firstPort
+		}
+		if r.first+n-1 <= lastPort && p.free(r, "127.0.0.1") {
+			if p.next = r.first + n; p.next > lastPort {
+				p.next = firstPort
+			}
 			for _, port := range r.list() {
 				p.taken[port] = true
 			}
