@@ -243,7 +243,7 @@ func (m *history) end() {
 	}
 	for _, u := range o.Units {
 		if u.State != fleet.Serving || u.Leaving != "" {
-			m.Fatalf("%s is %s: %s %+v", u.Name, u.State, u.Text, u.Parts)
+			m.Fatalf("%s is %s: %s %s; of all %s; plan %+v", u.Name, u.State, u.Text, u.Leaving, m.states(), v.Body)
 		}
 		for _, p := range u.Parts {
 			if p.State != fleet.Serving {

@@ -27,17 +27,25 @@ func (e *Executor) repair(ctx context.Context, w *world) error {
 	if why == "" {
 		why = w.shortage()
 	}
+	held, keep, anew := w.stuck()
+	if why == "" {
+		why = held
+	}
 	if why == "" {
 		return nil
 	}
 	e.tried = now
-	parent := w.parent()
+	parent := w.parent().Without(anew...)
+	parent.Units = append(parent.Units, keep...)
 	made, err := plan.Make(w.planHosts(e.cfg.Limits, true), w.planDemands(w.plan.demands), parent, w.options(""))
 	if err != nil {
 		return fmt.Errorf("fleet: no plan for a repair: %w", err)
 	}
-	if made.Frozen != "" || digest(made, nil) == digest(parent, nil) {
+	if made.Frozen != "" || digest(made, nil) == digest(w.parent(), nil) {
 		return nil
+	}
+	if len(keep) > 0 {
+		made.Moves = made.Diff(w.parent())
 	}
 	did, err := e.propose(ctx, w, made, why)
 	if errors.Is(err, errMoved) {
