@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"millrace/internal/fault"
-	"millrace/internal/ids"
 )
 
 // Make plans. current is what was planned before, nil for nothing; units that have ended since should be left out of it
@@ -66,70 +65,6 @@ type maker struct {
 	sets   []sorted
 	fresh  [][]Unit // by want, new units
 	counts []int    // by want, ids given
-}
-
-// repair deals with broken units before anything else is placed: first all that can be mended, then, the weightiest demand
-// first, the others are replaced as a whole, made smaller, or given up. Units that are smaller than they should be grow.
-func (m *maker) repair() {
-	lasting := make([][]*held, len(m.sets))
-	for i := range m.sets {
-		m.countCrowd(m.sets[i].well)
-		for _, h := range m.sets[i].broken {
-			if m.mend(h, false) {
-				m.mended(i, h)
-			} else {
-				lasting[i] = append(lasting[i], h)
-			}
-		}
-	}
-	for i, hs := range lasting {
-		for _, h := range hs {
-			m.replace(i, h)
-		}
-	}
-	for i := range m.sets {
-		for _, h := range m.sets[i].well {
-			if h.shrunk {
-				m.grow(h)
-			}
-		}
-	}
-}
-
-// mended files a unit that was put right: it stays, unless others of its hosts leave.
-func (m *maker) mended(i int, h *held) {
-	h.leaving = ""
-	h.each(func(_, _ int, rep *Replica) {
-		for _, s := range rep.Shards {
-			if host := &m.b.hosts[m.b.byID[s.Host]]; host.Leaving {
-				h.leaving = "host " + host.Name + " is leaving"
-			}
-		}
-	})
-	if h.leaving != "" {
-		m.sets[i].leaving = append(m.sets[i].leaving, h)
-		return
-	}
-	m.sets[i].well = append(m.sets[i].well, h)
-	m.countCrowd([]*held{h})
-}
-
-// replace puts another unit in the place of a broken one, or makes it smaller, or gives it up.
-func (m *maker) replace(i int, h *held) {
-	w, why := m.b.wants[i], h.why()
-	m.drop(h, why+": another unit replaces it")
-	if got := m.b.choices(w, 1); len(got) > 0 {
-		m.addUnit(w, got[0].seats, "It replaces a unit that cannot serve ("+why+"). ")
-		return
-	}
-	h.gone = ""
-	delete(m.texts, h.unit.ID)
-	m.seat(h)
-	if m.mend(h, true) {
-		m.mended(i, h)
-		return
-	}
-	m.drop(h, why+", and there is no room for it elsewhere")
 }
 
 // add places what is missing. It searches again until nothing more is found: what a search that ran out of steps passed
@@ -195,77 +130,4 @@ func (m *maker) plan() *Plan {
 		}
 	}
 	return p
-}
-
-// handOver ends units whose place others take: those on hosts that leave, and those of a release that is not wanted any
-// more. As many of them stay as others are missing.
-func (m *maker) handOver(unmet []int) {
-	spare := map[ids.ID]int{} // model -> units missing that no leaving one stands in for
-	for i, w := range m.b.wants {
-		stay := min(unmet[i], len(m.sets[i].leaving))
-		spare[w.d.Model] += unmet[i] - stay
-		for j, h := range m.sets[i].leaving[stay:] {
-			h.end(m, &m.fresh[i][j%len(m.fresh[i])], h.leaving)
-		}
-	}
-	heirs := map[ids.ID][]*Unit{}
-	for i, w := range m.b.wants {
-		for j := range m.fresh[i] {
-			heirs[w.d.Model] = append(heirs[w.d.Model], &m.fresh[i][j])
-		}
-	}
-	for i, w := range m.b.wants {
-		for _, h := range m.sets[i].well {
-			heirs[w.d.Model] = append(heirs[w.d.Model], &h.unit)
-		}
-	}
-	next := map[ids.ID]int{}
-	for _, h := range m.units {
-		of := heirs[h.unit.Model]
-		switch {
-		case h.want != nil || h.gone != "" || h.unit.Ends != "" || len(of) == 0:
-		case spare[h.unit.Model] > 0:
-			spare[h.unit.Model]--
-		default:
-			h.end(m, of[next[h.unit.Model]%len(of)], "another release is wanted")
-			next[h.unit.Model]++
-		}
-	}
-	for i, w := range m.b.wants {
-		for _, h := range m.sets[i].leaving {
-			if h.unit.Ends == "" {
-				heirs[w.d.Model] = append(heirs[w.d.Model], &h.unit)
-			}
-		}
-	}
-	m.orphans(heirs)
-}
-
-// orphans finds other heirs for units whose heir is gone; those for which there is none stay.
-func (m *maker) orphans(heirs map[ids.ID][]*Unit) {
-	there := map[ids.ID]bool{}
-	for _, h := range m.units {
-		there[h.unit.ID] = h.gone == ""
-	}
-	for i := range m.fresh {
-		for j := range m.fresh[i] {
-			there[m.fresh[i][j].ID] = true
-		}
-	}
-	for _, h := range m.units {
-		if h.gone != "" || h.unit.Ends == "" || there[h.unit.Heir] {
-			continue
-		}
-		if of := heirs[h.unit.Model]; len(of) > 0 {
-			h.end(m, of[0], "the unit that was to take over is gone")
-		} else {
-			h.unit.Ends, h.unit.Heir = "", ids.Nil
-		}
-	}
-}
-
-func (h *held) end(m *maker, heir *Unit, why string) {
-	h.unit.Ends = why + "; it serves until " + ids.Format(ids.Unit, heir.ID) + " has taken over"
-	h.unit.Heir = heir.ID
-	m.texts[h.unit.ID] = h.unit.Ends
 }

@@ -17,7 +17,6 @@ type want struct {
 	gpus   int     // of a unit
 	needs  []need  // by pool, the largest first
 	ok     []bool  // by host: fit, and open for something new
-	fit    []bool  // by host: fit
 	reach  *reach  // which hosts have good enough links; nil = nobody asks
 	crowd  []int64 // by failure domain: units that touch it; nil = nobody asks
 }
@@ -72,7 +71,7 @@ func newWants(f *fleet, demands []Demand) ([]*want, error) {
 }
 
 func newWant(f *fleet, d *Demand) *want {
-	w := &want{d: d, weight: int64(max(d.Weight, 1)), ok: make([]bool, len(f.hosts)), fit: make([]bool, len(f.hosts))}
+	w := &want{d: d, weight: int64(max(d.Weight, 1)), ok: make([]bool, len(f.hosts))}
 	for i := range d.Recipe.Pools {
 		p := &d.Recipe.Pools[i]
 		n := need{role: p.Role, gpus: p.GPUs, count: max(p.Replicas, 1), domain: p.Domain}
@@ -83,9 +82,7 @@ func newWant(f *fleet, d *Demand) *want {
 		return cmp.Or(cmp.Compare(b.gpus, a.gpus), cmp.Compare(b.count, a.count))
 	})
 	for i := range f.hosts {
-		h := &f.hosts[i]
-		w.fit[i] = d.unfit(h) == nil
-		w.ok[i] = w.fit[i] && h.open()
+		w.ok[i] = d.refuses(&f.hosts[i]) == nil
 	}
 	if t := d.Recipe.Transfer; t != nil && t.MinGbps > 0 {
 		w.reach = f.reachAt(t.MinGbps)
