@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -126,8 +127,8 @@ func (s *Service) Commit(ctx context.Context, by tenants.Actor, id ids.ID) error
 		if err != nil {
 			return audit.Change{}, err
 		}
-		if p.Frozen != "" {
-			return audit.Change{}, fault.New(fault.Conflict, "Plan %d moves nothing: %s.", row.Number, p.Frozen).WithCode("fleet_frozen")
+		if why := cmp.Or(w.frozen(), p.Frozen); why != "" {
+			return audit.Change{}, fault.New(fault.Conflict, "Plan %d moves nothing: %s.", row.Number, why).WithCode("fleet_frozen")
 		}
 		if err := w.learn(ctx, query, wants); err != nil {
 			return audit.Change{}, err
