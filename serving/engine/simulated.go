@@ -45,9 +45,10 @@ func (simulated) Alive() string            { return "/health" }
 func (simulated) UsageMark() []byte                  { return []byte(usageMark) }
 func (simulated) Usage(chunk []byte) (Report, error) { return usageOf(chunk) }
 
-// Command runs `millrace sim-engine`; Executable is the millrace program.
+// Command runs `millrace sim-engine`; Executable is the millrace program, which may be the agent's own.
 func (simulated) Command(s Spec) (Command, error) {
-	if s.Executable == "" || s.Model == "" || s.Port == 0 {
+	program := cmp.Or(s.Executable, s.Agent)
+	if program == "" || s.Model == "" || s.Port == 0 {
 		return Command{}, fmt.Errorf("engine: the simulated engine needs its program, a model name and a port: %+v", s)
 	}
 	args := []string{"sim-engine", "--port", strconv.Itoa(s.Port), "--model", s.Model}
@@ -73,7 +74,7 @@ func (simulated) Command(s Spec) (Command, error) {
 			args = append(args, "--transfer-engine", t.Engine)
 		}
 	}
-	return Command{Path: s.Executable, Args: append(args, s.Extra...), Env: s.environment()}, nil
+	return Command{Path: program, Args: append(args, s.Extra...), Env: s.environment()}, nil
 }
 
 func (simulated) Ready(ctx context.Context, c *http.Client, base, model string) error {
