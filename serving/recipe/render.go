@@ -57,7 +57,7 @@ func (r *Recipe) Render(role string, at Place) (engine.Spec, error) {
 	if err := r.fits(pool, s.Parallel, at); err != nil {
 		return engine.Spec{}, err
 	}
-	if !at.Local {
+	if simulated := r.Engine == string(engine.Sim); !at.Local || simulated { // simulated hosts share one machine's loopback
 		s.Address, s.Interface, s.RDMA = at.Host.Address, at.Host.Interface, slices.Clone(at.Host.RDMA)
 	}
 	if at.Hosts > 1 {
