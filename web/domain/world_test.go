@@ -40,6 +40,8 @@ import (
 	"millrace/internal/usage"
 	"millrace/serving/catalogue"
 	"millrace/serving/engine"
+	"millrace/serving/fleet"
+	"millrace/serving/recipe/store"
 	"millrace/tenants"
 	"millrace/tenants/keys"
 	"millrace/web"
@@ -115,7 +117,7 @@ func newWorld(t testing.TB) *world {
 	})
 	bills := invoice.New(invoice.Config{DB: w.db, Clock: w.clock, Notify: w.bus, Desk: w.desk, Seller: invoice.Seller{Name: "Millrace Operations Ltd"}})
 	w.deps = domain.Deps{DB: w.db, Tenants: w.tenants, Keys: w.keys, Credit: w.desk, Hooks: hook.New(w.db, w.master, w.clock, false), Alerts: alert.New(w.db, w.clock, publicURL), Prices: w.prices, Report: w.report, Exports: export.New(w.db, w.clock), Margin: margin.New(w.db, w.clock, w.report), Months: month.New(w.db, w.clock), Invoices: bills, Collect: invoice.NewCollector(bills, invoice.CollectConfig{PublicURL: publicURL}), Lag: w.lag,
-		Catalogue: w.models, Fleet: w.hub, Clock: w.clock, HubURL: hubURL}
+		Catalogue: w.models, Fleet: w.hub, Placement: fleet.New(w.db, w.clock), Recipes: &store.Recipes{DB: w.db, Clock: w.clock}, Clock: w.clock, HubURL: hubURL}
 	w.open()
 	return w
 }
@@ -124,7 +126,7 @@ func newWorld(t testing.TB) *world {
 func (w *world) open() {
 	w.site = domain.New(w.deps)
 	w.console = httptest.NewServer(web.New(web.Deps{Auth: w.site.Auth, Customer: w.site.Customer, Change: w.site.Change, Hooks: w.site.Hooks, Pay: w.site.Pay, Till: w.site.Till, Bills: w.site.Bills, Invoices: w.site.Invoices, Business: w.site.Business,
-		Operate: w.site.Operate, Live: live.NewHub(), Clock: w.clock, Log: slog.New(failing{w.t, slog.DiscardHandler}), PublicURL: publicURL}))
+		Operate: w.site.Operate, Capacity: w.site.Capacity, Live: live.NewHub(), Clock: w.clock, Log: slog.New(failing{w.t, slog.DiscardHandler}), PublicURL: publicURL}))
 	w.t.Cleanup(w.console.Close)
 }
 
