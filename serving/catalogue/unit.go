@@ -237,3 +237,6 @@ func (p *probes) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return p.next.RoundTrip(r)
 }
+
+// CloseIdleConnections is what http.Client.CloseIdleConnections looks for.
+func (p *probes) CloseIdleConnections() { p.next.CloseIdleConnections() }

@@ -9,6 +9,7 @@ import (
 	"millrace/serving/catalogue"
 	"millrace/serving/engine"
 	"millrace/serving/protocol"
+	"millrace/serving/route"
 )
 
 // Encoder legs of one request.
@@ -69,7 +70,7 @@ func (p *pairing) encodeOne(ctx context.Context, encoders []*catalogue.Unit, ite
 	for try := range min(encodeTries, len(encoders)) {
 		u := encoders[(item+try+p.index)%len(encoders)]
 		a := usage.Attempt{ID: ids.New(), Unit: u.ID, Leg: usage.LegEncode}
-		answer, err := t.ask(ctx, u, a.ID, body, p.by(t.gate.Times.Prefill))
+		answer, err := t.ask(ctx, u, a.ID, route.AnyRank, body, p.by(t.gate.Times.Prefill))
 		if err == nil {
 			return answer, append(tried, a)
 		}

@@ -13,7 +13,6 @@ import (
 	"millrace/serving/catalogue"
 	"millrace/serving/engine"
 	"millrace/serving/internal/upstream"
-	"millrace/serving/route"
 )
 
 // maxLegAnswer bounds a leg's whole answer: token ids of a prompt of a million tokens fit.
@@ -22,13 +21,11 @@ const maxLegAnswer = 64 << 20
 // legGrace is how long D may go on when P broke off: it may have handed over before, as D's first token would show.
 const legGrace = time.Second
 
-// ask makes one whole request of a leg.
-func (t *Ticket) ask(ctx context.Context, u *catalogue.Unit, attempt ids.ID, body []byte, by time.Time) (answer []byte, err error) {
-	q := upstream.Request{Head: u.Head(t.req.Chat.Task.Path()), Extra: extra(u, attempt, route.AnyRank), Body: body, ConnectIn: t.gate.Times.Connect, HeadBy: by}
+// ask makes one whole request of a leg. What met a connection that had been closed is not sent again: an engine that saw it
+// must not see its ids twice.
+func (t *Ticket) ask(ctx context.Context, u *catalogue.Unit, attempt ids.ID, rank int, body []byte, by time.Time) (answer []byte, err error) {
+	q := upstream.Request{Head: u.Head(t.req.Chat.Task.Path()), Extra: extra(u, attempt, rank), Body: body, ConnectIn: t.gate.Times.Connect, HeadBy: by}
 	x, err := u.Pool().Post(ctx, q)
-	if errors.Is(err, upstream.ErrStale) {
-		x, err = u.Pool().Post(ctx, q)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +101,7 @@ func (p *pairing) start(attempt ids.ID, body []byte, enough context.CancelFunc) 
 	go func() {
 		defer t.gate.leaveLeg()
 		defer l.stop()
-		l.answer, l.err = t.ask(ctx, p.p, attempt, body, by)
+		l.answer, l.err = t.ask(ctx, p.p, attempt, p.over.From.Rank, body, by)
 		if l.err == nil {
 			l.handed, l.err = p.unit.Handoff.Read(l.answer)
 		}

@@ -57,6 +57,7 @@ func (r *relay) attemptPair(u *catalogue.Unit) (ended bool, err error) {
 	}
 	p := &pairing{r: r, unit: u, p: u.Part(t.booking.Prefill.Engine), d: d}
 	p.over.From = p.p.Peer
+	p.over.From.Rank = t.booking.Prefill.Rank
 	if p.over.IDs, err = u.Handoff.Mint(rand.Reader, p.over.From); err != nil {
 		return false, err
 	}
@@ -82,7 +83,7 @@ func (r *relay) attemptPair(u *catalogue.Unit) (ended bool, err error) {
 // inTurn asks P, then D with what P answered. Until then no transfer can have begun: a client that leaves ends P's leg, too.
 func (p *pairing) inTurn(attempt ids.ID, body []byte) (ended bool, err error) {
 	r, t := p.r, p.r.t
-	answer, err := t.ask(r.ctx, p.p, attempt, body, p.by(t.gate.Times.Prefill))
+	answer, err := t.ask(r.ctx, p.p, attempt, p.over.From.Rank, body, p.by(t.gate.Times.Prefill))
 	var handed engine.Handed
 	if err == nil {
 		handed, err = p.unit.Handoff.Read(answer)
@@ -195,7 +196,7 @@ func (p *pairing) arrived() {
 func (p *pairing) withoutPrefill(err error) (ended bool, _ error) {
 	r, t := p.r, p.r.t
 	f := t.classify(err)
-	if r.ctx.Err() != nil || !f.retry && !upstream.IsTimeout(err) || !p.unit.Handoff.Alone() || t.prompt > p.unit.MaxPrompt {
+	if r.ctx.Err() != nil || f.same || !f.retry && !upstream.IsTimeout(err) || !p.unit.Handoff.Alone() || t.prompt > p.unit.MaxPrompt {
 		return false, &legError{engine: p.p.ID, index: p.index, prefill: true, cause: err}
 	}
 	outcome := route.Cancelled

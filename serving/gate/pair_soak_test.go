@@ -242,9 +242,10 @@ func (f *fleet) settled(before int) (n int) {
 	for _, u := range f.Model.Units {
 		for _, e := range u.Engines() {
 			e.Pool().Close()
+			e.Client().CloseIdleConnections()
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // probes' connections stay for 4 s
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		http.DefaultClient.CloseIdleConnections()
 		if n = runtime.NumGoroutine(); n <= before {
 			break

@@ -48,7 +48,7 @@ func (p *pairing) together(attempt ids.ID, body []byte) (ended bool, err error) 
 func mayHaveTaken(err error) bool {
 	var connect *upstream.ConnectError
 	var refused *rejected
-	return !errors.As(err, &connect) && (!errors.As(err, &refused) || refused.status >= http.StatusInternalServerError && refused.status != http.StatusServiceUnavailable)
+	return !errors.As(err, &connect) && !errors.Is(err, upstream.ErrStale) && (!errors.As(err, &refused) || refused.status >= http.StatusInternalServerError && refused.status != http.StatusServiceUnavailable)
 }
 
 // decode asks D and relays its answer. When it comes to nothing, or the client leaves, D is told by its own verb, too.
@@ -59,9 +59,6 @@ func (p *pairing) decode(ctx context.Context, body []byte, by time.Time) (ended 
 	r.firstBy, r.now = by, t.gate.Clock.Now()
 	q := upstream.Request{Head: p.d.Head(t.req.Chat.Task.Path()), Extra: extra(p.d, attempt, route.AnyRank), Body: body, ConnectIn: t.gate.Times.Connect, HeadBy: by}
 	x, err := p.d.Pool().Post(ctx, q)
-	if errors.Is(err, upstream.ErrStale) {
-		x, err = p.d.Pool().Post(ctx, q)
-	}
 	if err != nil {
 		p.callOff()
 		return false, err

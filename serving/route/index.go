@@ -43,21 +43,16 @@ func newIndexes() *indexes {
 
 // match gives, per candidate, how many prompt tokens it holds from the start.
 func (x *indexes) match(req *Request) []int64 {
-	return x.matchOf(req, len(req.Candidates), func(i int) ids.ID { return req.Candidates[i].Unit })
-}
-
-// matchOf is match for other engines than the candidates.
-func (x *indexes) matchOf(req *Request, n int, engine func(i int) ids.ID) []int64 {
-	hits := make([]int64, n)
+	hits := make([]int64, len(req.Candidates))
 	if len(req.Hashes) == 0 || req.BlockSize <= 0 {
 		return hits
 	}
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	bits := make([]uint64, n)
+	bits := make([]uint64, len(req.Candidates))
 	var alive uint64
-	for i := range n {
-		if s, ok := x.slot[engine(i)]; ok {
+	for i := range req.Candidates {
+		if s, ok := x.slot[req.Candidates[i].Unit]; ok {
 			bits[i] = 1 << s
 			alive |= bits[i]
 		}

@@ -40,23 +40,30 @@ func (r *Router) Freed() <-chan struct{} {
 	return r.freed
 }
 
-// partHits is how many prompt tokens each prefill and decode engine is believed to hold.
+// partHits is how many prompt tokens each prefill and decode engine is believed to hold, and their ranks.
 type partHits struct {
-	hits map[ids.ID]int64
+	hits  map[ids.ID]int64
+	ranks rankHits
 }
 
 // partHits asks the index for the engines of candidates in parts; nil when there are none.
 func (r *Router) partHits(req *Request) *partHits {
-	var engines []ids.ID
+	parts := *req
+	parts.Candidates = nil
 	for i := range req.Candidates {
-		engines = append(append(engines, req.Candidates[i].Prefill...), req.Candidates[i].Decode...)
+		for _, list := range [...][]ids.ID{req.Candidates[i].Prefill, req.Candidates[i].Decode} {
+			for _, id := range list {
+				parts.Candidates = append(parts.Candidates, Candidate{Unit: id})
+			}
+		}
 	}
-	if engines == nil {
+	if parts.Candidates == nil {
 		return nil
 	}
-	h := &partHits{hits: make(map[ids.ID]int64, len(engines))}
-	for i, n := range r.index.matchOf(req, len(engines), func(i int) ids.ID { return engines[i] }) {
-		h.hits[engines[i]] = n
+	hits := r.index.match(&parts)
+	h := &partHits{hits: make(map[ids.ID]int64, len(hits)), ranks: r.matchRanks(&parts, hits)}
+	for i, n := range hits {
+		h.hits[parts.Candidates[i].Unit] = n
 	}
 	return h
 }
@@ -114,10 +121,11 @@ func (r *Router) engines(req *Request, c *Candidate, list []ids.ID, h *partHits,
 }
 
 // bookPair books a unit in parts: both engines, or the one that does all.
-func (r *Router) bookPair(req *Request, v *View, now time.Time) *Booking {
+func (r *Router) bookPair(req *Request, v *View, h *partHits, now time.Time) *Booking {
 	exact := len(req.Hashes) > 0 && !req.Approximate
-	hit := min(v.HitTokens, max(req.PromptTokens-1, 0))
-	first := &Booking{Unit: v.Hand.Unit, Engine: v.Unit, Rank: AnyRank, HitTokens: hit, router: r, unit: v.unit, model: req.Model, made: now,
+	rank, hit := r.chooseRank(req, v, h.ranks)
+	hit = min(hit, max(req.PromptTokens-1, 0))
+	first := &Booking{Unit: v.Hand.Unit, Engine: v.Unit, Rank: rank, HitTokens: hit, router: r, unit: v.unit, model: req.Model, made: now,
 		prefill: max(req.PromptTokens-hit, 0), total: req.PromptTokens, exactPredicts: exact}
 	if req.Approximate {
 		r.index.learn(req.Model, v.Unit, req.Hashes)

@@ -8,6 +8,7 @@ import (
 
 	"millrace/agents/wire"
 	"millrace/internal/ids"
+	"millrace/serving/engine/kvevent"
 )
 
 // pairs makes a router with one unit of p prefill and d decode engines, all ready.
@@ -181,4 +182,23 @@ func TestBookingsOfPairsEnd(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Where prefill engines have ranks, the one that holds the prompt computes it.
+func TestRanksOfPrefillEngines(t *testing.T) {
+	b, c := pairs(1, 1)
+	loads := []wire.RankLoad{{Rank: 0}, {Rank: 1}, {Rank: 2}}
+	b.Apply(wire.Fact{Load: &wire.Load{Unit: c.Prefill[0], Engine: c.Prefill[0], State: wire.StateReady, Ranks: loads}})
+	prompt := chain(50)
+	held := make([]uint64, len(prompt))
+	for i, h := range prompt {
+		held[i] = kvevent.OfRank(h, 2)
+	}
+	b.store(c.Prefill[0], 1, held...)
+	got := b.pick(t, ask(c, prompt, 10))
+	if got.Prefill.Rank != 2 || got.Rank != AnyRank || got.HitTokens != 50*16 {
+		t.Errorf("%+v, prefill %+v", got, got.Prefill)
+	}
+	got.Prefill.Done(OK, -1)
+	got.Done(OK, -1)
 }

@@ -129,7 +129,7 @@ func (r *Router) Pick(req Request) (*Booking, error) {
 	r.turn++
 	v := &views[r.policy.Choose(&req, views, r.turn)]
 	if v.Hand != nil {
-		return r.bookPair(&req, v, now), nil
+		return r.bookPair(&req, v, handed, now), nil
 	}
 	rank, hit := r.chooseRank(&req, v, ranks)
 	hit = min(hit, max(req.PromptTokens-1, 0))
