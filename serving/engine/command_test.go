@@ -67,6 +67,11 @@ var topologies = []topology{
 		s.Env = map[string]string{"B": "2", "A": "1"}
 		return s
 	}},
+	{name: "adapters-on-ranks", not: []engine.Family{engine.TRTLLM}, spec: func(engine.Family) engine.Spec {
+		s := experts(plain(), 2)
+		s.LoRA = &engine.LoRA{Max: 1}
+		return s
+	}},
 	{name: "nextn", spec: func(engine.Family) engine.Spec {
 		s := plain()
 		s.Speculative = &engine.Speculative{Method: "nextn", Draft: 3}
@@ -188,6 +193,8 @@ func deepInferRack(rank int) engine.Spec {
 func TestCommandsThatCannotBe(t *testing.T) {
 	alone := role(plain(), engine.VLLM, engine.Prefill)
 	alone.Transfer = nil
+	elastic := plain()
+	elastic.Elastic, elastic.Parallel = 4, engine.Parallel{Data: 2, Pipeline: 2}
 	lost := rack(engine.VLLM, 3)
 	lost.Nodes.Master = ""
 	for what, c := range map[string]struct {
@@ -198,6 +205,7 @@ func TestCommandsThatCannotBe(t *testing.T) {
 		"prefill without a hand-over": {engine.VLLM, alone, false},
 		"no first host":               {engine.VLLM, lost, false},
 		"a foreign connector":         {engine.VLLM, over(engine.VLLM, "ucx", "", engine.Decode), true},
+		"elastic pipelines":           {engine.VLLM, elastic, true},
 		"ucx on SGLang":               {engine.SGLang, over(engine.SGLang, "ucx", "", engine.Decode), true},
 		"mooncake on TensorRT-LLM":    {engine.TRTLLM, over(engine.TRTLLM, "mooncake", "", engine.Decode), true},
 	} {

@@ -13,6 +13,9 @@ func (vllm) Command(s Spec) (Command, error) {
 	if err := s.check(VLLM, s.ModelPath != ""); err != nil {
 		return Command{}, err
 	}
+	if s.Elastic > 0 && s.Parallel.Pipeline > 1 {
+		return Command{}, errCannot(VLLM, "is not elastic with pipeline parallelism")
+	}
 	args := []string{
 		"serve", s.ModelPath, "--served-model-name", s.Model, "--host", "127.0.0.1", "--port", strconv.Itoa(s.Port),
 		"--enable-prefix-caching", "--enable-prompt-tokens-details", "--scheduling-policy", "priority",
@@ -40,7 +43,7 @@ func vllmParallel(args []string, s *Spec) []string {
 		args = append(args, "--enable-expert-parallel") // over all GPUs
 	}
 	if s.Elastic > 0 {
-		args = append(args, "--enable-elastic-ep", "--elastic-ep-max-dp-size", strconv.Itoa(s.Elastic))
+		args = append(args, "--enable-elastic-ep", "--elastic-ep-max-dp-size", strconv.Itoa(s.Elastic), "--enable-eplb") // it must move experts
 	}
 	if !s.Nodes.many() {
 		return args
@@ -77,6 +80,9 @@ func vllmSettings(args []string, s *Spec) ([]string, error) {
 	}
 	if l := s.LoRA; l != nil {
 		args = flag(append(args, "--enable-lora", "--max-loras", strconv.Itoa(max(l.Max, 1))), "--max-lora-rank", int64(l.Rank))
+		if s.Parallel.Data > 1 && !s.Silent() {
+			args = append(args, "--api-server-count", "1") // of several, one would know an adapter that was loaded, the others not
+		}
 		for i, a := range l.Adapters {
 			if i == 0 {
 				args = append(args, "--lora-modules")

@@ -13,7 +13,8 @@ import (
 // VLLM_ALLOW_RUNTIME_LORA_UPDATING, cancelling --enable-scale-out: Command sets them where the spec asks for them.
 type vllmVerbs struct{ noVerbs }
 
-// Cancel names the request as answers to chats and to texts do.
+// Cancel names the request as answers to chats and to texts do. An engine with several API processes, as with several ranks,
+// may ask one that does not know it: closing the connection reaches the right one.
 func (vllmVerbs) Cancel(ctx context.Context, c *http.Client, base, id string) error {
 	list := scan.Quote([]byte{'['}, "chatcmpl-"+id)
 	list = append(scan.Quote(append(list, ','), "cmpl-"+id+"-0"), ']')
