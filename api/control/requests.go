@@ -35,11 +35,12 @@ type Request struct {
 	Quarantine    *Quarantined  `json:"quarantine,omitempty"`
 }
 
-// Attempt is one try at a unit; the last one answered.
+// Attempt is one try at a unit, or one engine's part of it; the last one answered.
 type Attempt struct {
 	ID     string `json:"id"`
 	UnitID string `json:"unit_id"`
 	Note   string `json:"note,omitempty"`
+	Leg    string `json:"leg,omitempty"`
 }
 
 const attemptPrefix = "att"
@@ -69,7 +70,7 @@ func (a *api) getRequest(c *call, _ none) (Request, error) {
 		out.Quarantine = &aside
 	}
 	for i, t := range e.Attempts {
-		out.Attempts[i] = Attempt{ID: ids.Format(attemptPrefix, t.ID), UnitID: format(ids.Unit, t.Unit), Note: t.Note}
+		out.Attempts[i] = Attempt{ID: ids.Format(attemptPrefix, t.ID), UnitID: format(ids.Unit, t.Unit), Note: t.Note, Leg: string(t.Leg)}
 	}
 	return out, nil
 }

@@ -6,8 +6,10 @@
 // callers do those first), nor prices, budgets and the log: those it sees through the ports it declares.
 //
 // Words. Ticket: the proof of admission; only Admit makes one, and Serve, the only thing that reaches engines, uses it
-// up. Attempt: one try at one unit, with an id of its own. Delivered: tokens in bytes that were written to the client.
+// up. Attempt: one try at one unit, with an id of its own. Leg: one engine's part of an attempt at a unit of several, with an
+// id of its own towards its agent (docs/pd.md). Delivered: tokens in bytes that were written to the client.
 //
-// Invariants: an engine is reached only with a ticket; retries happen only before the first token; the last byte of an
-// answer leaves after the usage log has acknowledged it; the charge never exceeds the hold.
+// Invariants: an engine is reached only with a ticket; retries happen only before the first token, but for
+// an answer of a unit of several engines that another can go on with; a prompt is billed once; the last byte of an answer
+// leaves after the usage log has acknowledged it; the charge never exceeds the hold.
 package gate

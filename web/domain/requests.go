@@ -87,8 +87,15 @@ func (c customer) Request(ctx context.Context, who session.Viewer, id ids.ID) (c
 
 func attemptOf(a usage.Attempt, units map[ids.ID]report.Unit) console.Attempt {
 	name, _, _ := strings.Cut(units[a.Unit].Name, "~") // a unit that is gone keeps its name before its id
-	return console.Attempt{Unit: name, Note: a.Note}
+	note := a.Note
+	if note == "" {
+		note = legNotes[a.Leg]
+	}
+	return console.Attempt{Unit: name, Note: note}
 }
+
+// legNotes say what an engine did of a request that several served.
+var legNotes = map[usage.Leg]string{usage.LegEncode: "encoded an image", usage.LegPrefill: "computed the prompt"}
 
 // simulated reports whether an engine of this family is a simulator.
 func simulated(f engine.Family) bool { return f == engine.Sim }
