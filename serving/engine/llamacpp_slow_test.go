@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -97,15 +98,36 @@ func launch(t *testing.T, d engine.Driver, spec engine.Spec) (base string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	base = fmt.Sprintf("http://127.0.0.1:%d", spec.Port)
+	ended := make(chan struct{})
+	launched.Store(base, ended)
+	var end error
+	go func() { // ends with the engine, which the cleanup waits for
+		defer close(ended)
+		end = cmd.Wait()
+	}()
 	t.Cleanup(func() {
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Error(err)
-		}
-		if err := cmd.Wait(); err != nil || t.Failed() {
-			t.Logf("the engine ended with %v:\n%s", err, log.String())
+		_ = cmd.Process.Signal(syscall.SIGTERM) // unless it is gone, which the log tells
+		<-ended
+		if end != nil || t.Failed() {
+			t.Logf("the engine ended with %v:\n%s", end, log.String())
 		}
 	})
-	return fmt.Sprintf("http://127.0.0.1:%d", spec.Port)
+	return base
+}
+
+// launched are the engines by their address: each channel is closed when the engine has ended.
+var launched sync.Map
+
+// gone reports whether a launched engine has ended.
+func gone(base string) bool {
+	ended, _ := launched.Load(base)
+	select {
+	case <-ended.(chan struct{}):
+		return true
+	default:
+		return false
+	}
 }
 
 // converse streams an answer, up to a number of chunks with usage (-1 = all), and gives the last usage seen.
