@@ -1,5 +1,6 @@
 // Package dial is a gateway's way to hosts: TLS to an agent's data plane, where only that very host's certificate is
-// accepted and no identity of it that a later join has ended, or a stream through the host's link when it listens nowhere.
+// accepted and no identity of it that a later join has ended, or a stream through a link of the host's, to this gateway or to
+// the hub in its process, when it listens nowhere.
 //
 // It owns no pool, no retry and no choice of host. Invariant: a connection that it gives ends at the host asked for.
 package dial
@@ -33,6 +34,7 @@ type Hosts struct {
 	trust  *pki.Trust
 	source *pki.Source
 	linked func(host ids.ID) (net.Conn, error)
+	links  *Links // nil = this gateway takes none
 }
 
 // New makes a dialler that shows the source's certificate, a gateway's. linked opens a stream through a host's link
@@ -41,10 +43,24 @@ func New(trust *pki.Trust, source *pki.Source, linked func(host ids.ID) (net.Con
 	return &Hosts{trust: trust, source: source, linked: linked}
 }
 
+// Accept makes hosts reachable by their data links to this gateway, before their links to a hub. Call it before the first
+// Dial.
+func (h *Hosts) Accept(l *Links) { h.links = l }
+
 // Dial opens a connection, ready for HTTP/1.1, to a host's agent. It is a catalogue.DialHost.
 func (h *Hosts) Dial(ctx context.Context, to catalogue.Agent) (net.Conn, error) {
 	if name, _, err := net.SplitHostPort(to.Address); err == nil && name == linkName {
+		var err error
+		if h.links != nil {
+			var conn net.Conn
+			if conn, err = h.links.open(to.Host, to.Joined); err == nil {
+				return conn, nil
+			}
+		}
 		if h.linked == nil {
+			if err != nil {
+				return nil, err
+			}
 			return nil, fault.New(fault.Unavailable, "The host can be reached through its hub only.").WithCode("host_not_linked")
 		}
 		return h.linked(to.Host) // the hub has checked the identity and breaks the link when it ends

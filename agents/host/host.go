@@ -129,6 +129,7 @@ type agent struct {
 	desired  desired
 	renewing sync.Mutex
 	updating updating
+	gateways gateways
 
 	mu   sync.Mutex
 	link *http.Client // to the hub, nil while there is no link
@@ -155,6 +156,7 @@ func (a *agent) run(ctx context.Context) error {
 
 	linked, unlink := context.WithCancel(context.WithoutCancel(ctx)) // the link outlives the drain
 	defer unlink()
+	a.gateways.ctx, a.gateways.running = linked, map[wire.Gateway]context.CancelFunc{}
 	var work sync.WaitGroup
 	work.Go(func() { a.stayLinked(linked) })
 	work.Go(func() { a.stayFresh(linked) })
@@ -179,6 +181,7 @@ func (a *agent) run(ctx context.Context) error {
 	unlink()
 	plane.close()
 	work.Wait()
+	a.gateways.work.Wait()
 	return err
 }
 

@@ -131,6 +131,7 @@ func (a *agent) heed(answer wire.SyncResponse) {
 		a.eye.skewed(a.cfg.Clock.Now().Sub(time.UnixMilli(answer.NowMS)))
 	}
 	a.links.named(answer.Peers)
+	a.linkGateways(answer.Gateways)
 	if a.cfg.Program != nil {
 		a.cfg.Program.Confirm()
 	}

@@ -69,10 +69,11 @@ const (
 
 // Hub is safe for concurrent use. Run must run for it to work.
 type Hub struct {
-	cfg   Config
-	trust *pki.Trust
-	fleet *fleet
-	peers peers
+	cfg      Config
+	trust    *pki.Trust
+	fleet    *fleet
+	peers    peers
+	gateways *gateways
 
 	mu    sync.Mutex
 	links map[ids.ID]*hostLink // the newest per host
@@ -90,7 +91,7 @@ func New(cfg Config) *Hub {
 		cfg.Log = slog.Default()
 	}
 	return &Hub{cfg: cfg, trust: cfg.CA.Trust(), fleet: newFleet(cfg.Bus, cfg.Clock, cfg.Log),
-		links: map[ids.ID]*hostLink{}, look: make(chan struct{}, 1)}
+		gateways: newGateways(), links: map[ids.ID]*hostLink{}, look: make(chan struct{}, 1)}
 }
 
 // Handler is what agents dial: joining, renewing, linking. It must be served with pki.Trust.HubServer settings.
@@ -131,6 +132,7 @@ func (h *Hub) subscribe() (stops []func(), err error) {
 	for subject, fn := range map[string]func(string, []byte){
 		bus.FleetLoad:       h.fleet.heard,
 		bus.FleetSnapshot:   h.fleet.asked,
+		bus.FleetGateways:   h.gatewayHeard,
 		bus.NoticeCatalogue: func(string, []byte) { h.nudge() },
 	} {
 		stop, err := h.cfg.Bus.Subscribe(subject, fn)

@@ -13,6 +13,9 @@ import (
 // beside adds to an answer what is not desired state.
 func (h *Hub) beside(ctx context.Context, me *hostLink, in *wire.Observed, out *wire.SyncResponse) *wire.SyncResponse {
 	out.NowMS = h.cfg.Clock.Now().UnixMilli()
+	if in.DataURL == wire.DataByLink {
+		out.Gateways = h.gateways.list(h.cfg.Clock.Now())
+	}
 	if in.ProbeAddress != "" {
 		out.Peers = h.named(ctx, me.id)
 	}

@@ -28,6 +28,7 @@ func (h *Hub) sync(r *http.Request, me *hostLink) (any, error) {
 	}
 	hold := time.NewTimer(wire.SyncWait)
 	defer hold.Stop()
+	more := h.gateways.more(&in.Observed)
 	for {
 		_, moved := h.desires(me) // before reading: what moves after it wakes
 		out, err := h.desired(ctx, me)
@@ -41,6 +42,8 @@ func (h *Hub) sync(r *http.Request, me *hostLink) (any, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-moved:
+		case <-more:
+			return h.beside(ctx, me, &in.Observed, out), nil
 		case <-hold.C:
 			return h.beside(ctx, me, &in.Observed, out), nil
 		}

@@ -21,6 +21,7 @@ const (
 const (
 	FleetLoad     = "fleet.load"
 	FleetKV       = "fleet.kv"
+	FleetGateways = "fleet.gateways" // wire.Gateway as JSON: gateways that take data links of hosts that nobody can dial
 	FleetSnapshot = "fleet.snapshot" // request: a unit id or nothing; hubs answer by publishing full states on FleetKV
 )
 
