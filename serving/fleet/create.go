@@ -110,7 +110,8 @@ func (w *world) insertShard(ctx context.Context, query *q.Queries, top q.InsertF
 	return moved(query.InsertFleetUnit(ctx, row))
 }
 
-// place says where a row goes. Its slot decides about its ports in the fabric, so no two rows of a host share one.
+// place says where a row goes. Its slot decides about its ports in the fabric, so no two rows of an
+// address share one: simulated hosts may all be one machine.
 func (w *world) place(row *q.InsertFleetUnitParams, want *plan.Replica, shard int) {
 	s := want.Shards[shard]
 	row.HostID, row.Gpus, row.Expert, row.Slot = &s.Host, indexes(s.GPUs), int32(want.Expert), w.freeSlot(s.Host)
@@ -124,7 +125,7 @@ func indexes(gpus []int) []int32 {
 	return out
 }
 
-// freeSlot is the least slot of a host that no row has, taken from now on.
+// freeSlot is the least slot of a host's address that no row has, taken from now on.
 func (w *world) freeSlot(id ids.ID) int32 {
 	h := w.hosts[id]
 	for n := int32(0); ; n++ {

@@ -3,6 +3,9 @@ package fleet_test
 import (
 	"strings"
 	"testing"
+
+	"millrace/serving/fleet"
+	"millrace/serving/plan"
 )
 
 func TestAUnitComesUpServesAndGoes(t *testing.T) {
@@ -122,16 +125,29 @@ func TestASwitchStartsTheNewUnitFirst(t *testing.T) {
 func TestTheLastServingUnitIsNotStoppedForASwitch(t *testing.T) {
 	b := newBed(t)
 	b.model("m")
-	old, other := b.demand("m", b.recipe(simWhole), 1), b.demand("m", b.recipe(simOther), 1)
+	one, other := b.recipe(simWhole), b.recipe(simOther)
+	old := b.demand("m", one, 1)
 	h := b.host("h1", 2)
 	e := b.executor()
 	b.commit(b.whole("m-1", "m", old, h, 0, 1))
 	b.settle(e)
-	b.commit(b.whole("m-2", "m", other, h, 0, 1)) // there is no room beside
-	b.settle(e)
-	u := b.unit("m-2")
-	if b.unit("m-1").State != "serving" || u.State != "planned" || !strings.Contains(u.Parts[0].Text, "held by m-1") {
+	b.demand("m", one, 0)
+	now := b.demand("m", other, 1)
+	if err := b.svc.CommitFor(t.Context(), plan.Plan{Units: []plan.Unit{b.whole("m-2", "m", now, h, 0, 1)}}); err != nil { // there is no room beside
+		t.Fatal(err)
+	}
+	b.report(h)
+	for range 2 {
+		if _, err := e.Pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if u := b.unit("m-2"); u.State != "planned" || !strings.Contains(u.Parts[0].Text, "held by m-1") || b.unit("m-1").State != "serving" {
 		t.Fatalf("%s %+v", b.states(), u)
+	}
+	b.settle(e) // it is planned with what serves
+	if o := b.overview(); b.states() != "m-1=serving " || o.Plan.Cause != fleet.ByRepair || o.Plan.Unmet != 1 {
+		t.Errorf("%s, plan %+v", b.states(), o.Plan)
 	}
 }
 

@@ -13,14 +13,29 @@ import (
 
 // CommitBody makes a plan of a test's own the current one, without demands: nothing is repaired.
 func (s *Service) CommitBody(ctx context.Context, p plan.Plan) error {
+	return s.commitBody(ctx, p, false)
+}
+
+// CommitFor does so for the demands as they are.
+func (s *Service) CommitFor(ctx context.Context, p plan.Plan) error {
+	return s.commitBody(ctx, p, true)
+}
+
+func (s *Service) commitBody(ctx context.Context, p plan.Plan, demands bool) error {
 	return s.db.InTx(ctx, db.System(), func(tx pgx.Tx) error {
 		query := q.New(tx)
 		w, err := s.world(ctx, query)
 		if err != nil {
 			return err
 		}
+		var wants []Wish
+		if demands {
+			if wants, err = wishes(ctx, query, w); err != nil {
+				return err
+			}
+		}
 		id := ids.New()
-		if _, err := w.insertPlan(ctx, query, id, ByOperator, &p, nil, "", "test"); err != nil {
+		if _, err := w.insertPlan(ctx, query, id, ByOperator, &p, wants, "", "test"); err != nil {
 			return err
 		}
 		return commit(ctx, query, id, &p, "test")

@@ -61,11 +61,12 @@ func (w *world) options(seed string) plan.Options {
 	return o
 }
 
-// planDemands joins wishes with their recipes. A wish whose recipe cannot be read is left out: unreadable recipes are refused before.
+// planDemands joins wishes with their recipes. A wish for nothing is none: units of its release then stay until others of the
+// model take over. One whose recipe cannot be read is left out: unreadable recipes are refused before.
 func (w *world) planDemands(wishes []Wish) []plan.Demand {
 	out := make([]plan.Demand, 0, len(wishes))
 	for i := range wishes {
-		if r := w.recipes[wishes[i].Release]; r != nil {
+		if r := w.recipes[wishes[i].Release]; r != nil && wishes[i].Units > 0 {
 			out = append(out, wishes[i].demand(r))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -40,6 +41,11 @@ func (e *Executor) repair(ctx context.Context, w *world) error {
 	made, err := plan.Make(w.planHosts(e.cfg.Limits, true), w.planDemands(w.plan.demands), parent, w.options(""))
 	if err != nil {
 		return fmt.Errorf("fleet: no plan for a repair: %w", err)
+	}
+	for i := range keep {
+		if !slices.ContainsFunc(made.Units, func(u plan.Unit) bool { return u.ID == keep[i].ID }) {
+			return nil // the planner would give it up again, and so on for ever
+		}
 	}
 	if made.Frozen != "" || digest(made, nil) == digest(w.parent(), nil) {
 		return nil

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,7 +41,7 @@ type host struct {
 	known  map[int]*wire.GPU
 	faults map[int]string // by GPU
 	fault  string         // of the whole host
-	slots  map[int32]bool // that rows have
+	slots  map[int32]bool // that rows have, shared by the hosts of one address in the fabric
 }
 
 // world is one state of the database.
@@ -98,8 +99,14 @@ func (r *reader) read(ctx context.Context, query *q.Queries) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
+	slots := map[string]map[int32]bool{}
 	for i := range hosts {
 		h := r.host(hosts[i])
+		at := cmp.Or(recipe.FabricOf(&h.seen.Inventory, nil, 0).Address, h.ID.String())
+		if slots[at] == nil {
+			slots[at] = map[int32]bool{}
+		}
+		h.slots = slots[at]
 		w.hosts[h.ID] = h
 		w.order = append(w.order, h)
 	}
@@ -160,7 +167,7 @@ func (r *reader) host(row q.FleetHostsRow) *host {
 		}
 		r.observed[row.ID] = kept
 	}
-	h := &host{FleetHostsRow: row, seen: kept.seen, units: map[ids.ID]*wire.UnitObserved{}, held: map[int]string{}, known: map[int]*wire.GPU{}, faults: map[int]string{}, slots: map[int32]bool{}}
+	h := &host{FleetHostsRow: row, seen: kept.seen, units: map[ids.ID]*wire.UnitObserved{}, held: map[int]string{}, known: map[int]*wire.GPU{}, faults: map[int]string{}}
 	h.Observed = nil // read
 	h.lost = row.SeenMs < 0 || time.Duration(row.SeenMs)*time.Millisecond >= r.limits.Lost
 	for i := range h.seen.Units {
