@@ -59,18 +59,20 @@ func (f masterFlags) master() (*seal.Master, error) {
 type serveCmd struct {
 	databaseFlags
 	masterFlags
-	Roles         string `help:"Roles of this process: all, or a list of gateway, control, hub, worker." default:"all" env:"MILLRACE_ROLES"`
-	NatsURL       string `help:"NATS with JetStream. Without it this process runs its own, and no second one may use the database." placeholder:"nats://…" env:"NATS_URL"`
-	NatsToken     string `help:"Token for NATS." env:"NATS_TOKEN"`
-	Data          string `help:"Folder for lock files and, without NATS_URL, the usage log." default:"/var/lib/millrace" env:"MILLRACE_DATA"`
-	Listen        string `help:"Address of console, control API and inference." default:"127.0.0.1:8080" env:"MILLRACE_LISTEN"`
-	PublicURL     string `help:"The same as people reach it, behind a balancer." placeholder:"https://…" env:"MILLRACE_PUBLIC_URL"`
-	AgentListen   string `help:"Address that agents dial (TLS)." default:"127.0.0.1:8443" env:"MILLRACE_AGENT_LISTEN"`
-	HubURL        string `help:"The same as agents reach it." placeholder:"https://…" env:"MILLRACE_HUB_URL"`
-	AgentReleases string `help:"Folder of agents' programs by release channel (millrace agent-release)." placeholder:"DIR" env:"MILLRACE_AGENT_RELEASES"`
-	MetricsListen string `help:"Address of metrics and profiles; keep it private." default:"127.0.0.1:9090" env:"MILLRACE_METRICS_LISTEN"`
-	CACert        string `name:"ca-cert" help:"File with the CA's certificate." type:"path" env:"MILLRACE_CA_CERT"`
-	CAKey         string `name:"ca-key" help:"File with the CA's key." type:"path" env:"MILLRACE_CA_KEY"`
+	Roles          string `help:"Roles of this process: all, or a list of gateway, control, hub, worker." default:"all" env:"MILLRACE_ROLES"`
+	NatsURL        string `help:"NATS with JetStream. Without it this process runs its own, and no second one may use the database." placeholder:"nats://…" env:"NATS_URL"`
+	NatsToken      string `help:"Token for NATS." env:"NATS_TOKEN"`
+	Data           string `help:"Folder for lock files and, without NATS_URL, the usage log." default:"/var/lib/millrace" env:"MILLRACE_DATA"`
+	Listen         string `help:"Address of console, control API and inference." default:"127.0.0.1:8080" env:"MILLRACE_LISTEN"`
+	PublicURL      string `help:"The same as people reach it, behind a balancer." placeholder:"https://…" env:"MILLRACE_PUBLIC_URL"`
+	AgentListen    string `help:"Address that agents dial (TLS)." default:"127.0.0.1:8443" env:"MILLRACE_AGENT_LISTEN"`
+	HubURL         string `help:"The same as agents reach it." placeholder:"https://…" env:"MILLRACE_HUB_URL"`
+	DataLinkListen string `help:"Address where hosts that nobody can dial dial this gateway (TLS), each process its own; empty = they are reached by the hub in the same process." placeholder:"IP:PORT" env:"MILLRACE_DATA_LINK_LISTEN"`
+	DataLinkURL    string `help:"The same as agents reach it." placeholder:"https://…" env:"MILLRACE_DATA_LINK_URL"`
+	AgentReleases  string `help:"Folder of agents' programs by release channel (millrace agent-release)." placeholder:"DIR" env:"MILLRACE_AGENT_RELEASES"`
+	MetricsListen  string `help:"Address of metrics and profiles; keep it private." default:"127.0.0.1:9090" env:"MILLRACE_METRICS_LISTEN"`
+	CACert         string `name:"ca-cert" help:"File with the CA's certificate." type:"path" env:"MILLRACE_CA_CERT"`
+	CAKey          string `name:"ca-key" help:"File with the CA's key." type:"path" env:"MILLRACE_CA_KEY"`
 	mailFlags
 	stripeFlags
 	sellerFlags
@@ -204,6 +206,9 @@ func (c *serveCmd) listen(cfg *assembly.Config) (err error) {
 	if cfg.Roles.Hub {
 		cfg.Agents = take(c.AgentListen)
 	}
+	if cfg.Roles.Gateway {
+		cfg.DataLinks = take(c.DataLinkListen)
+	}
 	cfg.Metrics = take(c.MetricsListen)
 	if err != nil {
 		return err
@@ -213,6 +218,12 @@ func (c *serveCmd) listen(cfg *assembly.Config) (err error) {
 	}
 	if cfg.HubURL == "" && cfg.Agents != nil {
 		cfg.HubURL = "https://" + cfg.Agents.Addr().String()
+	}
+	if cfg.DataLinksURL = c.DataLinkURL; cfg.DataLinksURL == "" && cfg.DataLinks != nil {
+		cfg.DataLinksURL = "https://" + cfg.DataLinks.Addr().String()
+	}
+	if u, err := url.Parse(cfg.DataLinksURL); cfg.DataLinks != nil && (err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "") {
+		return fmt.Errorf("--data-link-url %q: want https://HOST:PORT", cfg.DataLinksURL)
 	}
 	cfg.Secure = strings.HasPrefix(cfg.PublicURL, "https://")
 	if u, parseErr := url.Parse(cfg.HubURL); parseErr == nil && u.Hostname() != "" {

@@ -70,6 +70,8 @@ type Config struct {
 	PublicURL     string          // as people reach Public
 	HubURL        string          // as agents reach Agents
 	HubNames      []string        // addresses in the hub's certificate
+	DataLinks     net.Listener    // hosts that nobody can dial dial this gateway there; TLS is added; nil = they do not
+	DataLinksURL  string          // as agents reach it
 	AgentReleases *release.Folder // programs that agents may follow; nil = none
 	LockDir       string          // of gateway epochs
 	Validity      time.Duration   // of a gateway epoch; 0 = the standard

@@ -119,7 +119,9 @@ func (s *Server) start(ctx context.Context) error {
 	if s.Router, err = s.openRouter(); err != nil {
 		return err
 	}
-	hosts := dial.New(c.CA.Trust(), c.CA.GatewaySource(processName()), s.linked)
+	source := c.CA.GatewaySource(processName())
+	hosts := dial.New(c.CA.Trust(), source, s.linked)
+	s.takeDataLinks(hosts, source)
 	s.Catalogue = catalogue.New(catalogue.Options{DB: c.DB, Bus: c.Bus, Sealer: c.Master, Clock: c.Clock, DialHost: hosts.Dial, Gone: s.Router.Forget})
 	if err := s.Catalogue.Load(ctx); err != nil {
 		return err
