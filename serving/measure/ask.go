@@ -28,6 +28,8 @@ type Target struct {
 	Model  string // the name it knows
 	Driver engine.Driver
 	Client *http.Client // adds the key, if there is one
+
+	ratio float64 // tokens of a word, as a sweep learnt; 0 = not known
 }
 
 // Answer is one timed answer.

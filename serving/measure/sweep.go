@@ -46,8 +46,12 @@ type prompts struct {
 	ratio  float64 // tokens of a word, as learnt from the last answer
 }
 
-func newPrompts(seed uint64) *prompts {
-	return &prompts{random: rand.New(rand.NewPCG(seed, 1)), ratio: 1}
+func (t *Target) newPrompts(seed uint64) *prompts {
+	p := &prompts{random: rand.New(rand.NewPCG(seed, 1)), ratio: t.ratio}
+	if p.ratio == 0 {
+		p.ratio = 1
+	}
+	return p
 }
 
 func (p *prompts) text(tokens int) string {
@@ -72,13 +76,14 @@ func (t *Target) Run(ctx context.Context, plan Plan, seed uint64, progress io.Wr
 	if plan.MaxPrompt < shortest*longerBy || plan.MaxBatch < 2 || plan.MaxBatch > MaxBatch {
 		return nil, fmt.Errorf("measure: want prompts of at least %d tokens and batches of 2 to %d", shortest*longerBy, MaxBatch)
 	}
-	s, p := &Sweep{}, newPrompts(seed)
+	s, p := &Sweep{}, t.newPrompts(seed)
 	first := p.text(shortest)
 	a, err := t.ask(ctx, first, 2) // also warms what the engine compiles at its first request
 	if err != nil {
 		return nil, fmt.Errorf("measure: the endpoint does not answer: %w", err)
 	}
 	p.learn(first, a.Prompt)
+	t.ratio = p.ratio
 	if err := t.prefills(ctx, s, p, plan, progress); err != nil {
 		return s, err
 	}
@@ -98,6 +103,7 @@ func (t *Target) prefills(ctx context.Context, s *Sweep, p *prompts, plan Plan, 
 				continue
 			}
 			p.learn(text, a.Prompt)
+			t.ratio = p.ratio
 			if fresh := a.Prompt - a.Cached; fresh > 0 {
 				s.Prefill = append(s.Prefill, recipe.PrefillSample{Tokens: float64(fresh), Took: micros(a.First)})
 				s.Prompt = max(s.Prompt, float64(fresh)/a.First.Seconds())

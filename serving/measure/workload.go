@@ -41,7 +41,7 @@ type Served struct {
 
 // Serve keeps a workload up with so many clients for a while, then waits for what runs: answers that began in time count.
 func (t *Target) Serve(ctx context.Context, w Workload, clients int, during time.Duration, seed uint64) Served {
-	shared := newPrompts(seed).text(w.Shared)
+	shared := t.newPrompts(seed).text(w.Shared)
 	var (
 		mu      sync.Mutex
 		wg      sync.WaitGroup
@@ -51,7 +51,7 @@ func (t *Target) Serve(ctx context.Context, w Workload, clients int, during time
 	)
 	for i := range clients {
 		wg.Go(func() {
-			p := newPrompts(seed + 1 + uint64(i))
+			p := t.newPrompts(seed + 1 + uint64(i))
 			for time.Since(start) < during && ctx.Err() == nil {
 				text := p.text(w.Prompt - w.Shared)
 				if w.Shared > 0 {
