@@ -387,3 +387,30 @@ func streamed(t *testing.T, base string, body []byte) string {
 	}
 	return b.String()
 }
+
+// Every command line of every role and shape is one that a real vLLM takes.
+func TestRealVLLMTakesEveryFlag(t *testing.T) {
+	dir := realVLLM(t)
+	var lines bytes.Buffer
+	n := 0
+	for _, top := range topologies {
+		c, err := driver(t, engine.VLLM).Command(top.spec(engine.VLLM))
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := json.Marshal([]any{top.name, c.Args[1:]}) // without "serve"
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines.Write(append(line, '\n'))
+		n++
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "env", "bin", "python"), filepath.Join(realScripts, "flags.py"))
+	cmd.Env = append(os.Environ(), "VLLM_TARGET_DEVICE=cpu", "VLLM_PLUGINS=", "HF_HUB_OFFLINE=1")
+	cmd.Stdin = &lines
+	var said bytes.Buffer
+	cmd.Stdout = &said
+	if err := cmd.Run(); err != nil || !strings.Contains(said.String(), fmt.Sprintf("parsed %d\n", n)) {
+		t.Errorf("%v\n%s", err, said.String())
+	}
+}

@@ -7,7 +7,7 @@ set -euo pipefail
 dir=${1:?usage: setup.sh DIR}
 here=$(cd "$(dirname "$0")" && pwd)
 version=0.32.0
-done_file=$dir/done-$version-nixl
+done_file=$dir/done-$version-2 # counts what is set up
 [ -e "$done_file" ] && exit 0
 mkdir -p "$dir"
 
@@ -31,4 +31,5 @@ sed -i -e 's/^Name: .*/Name: vllm/' -e "s/^Version: .*/Version: $version+cpu/" "
 
 "$python" "$here/tiny.py" "$dir/tiny"
 "$python" "$here/tiny.py" "$dir/sharp" 0.4 # sure of its words: the likeliest stays so whatever the order of sums
+"$python" "$here/adapter.py" "$dir/adapter"
 touch "$done_file"
