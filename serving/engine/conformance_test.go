@@ -105,6 +105,7 @@ func (r *rig) open(ctx context.Context, body string, p engine.ChatParams) *http.
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	req.Header.Set("Content-Type", "application/json")
 	if name := r.d.Caps().RankHeader; name != "" && r.rank >= 0 {
 		req.Header.Set(name, strconv.Itoa(r.rank))
 	}
