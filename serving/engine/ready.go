@@ -22,9 +22,13 @@ const (
 
 // oneToken generates a single token and checks that the answer counts one: health endpoints answer 200 while weights
 // load or workers hang.
-func oneToken(ctx context.Context, c *http.Client, base, model, capName string) error {
+func oneToken(ctx context.Context, c *http.Client, base, model, capName string, members ...string) error {
 	body := append([]byte(`{"model":`), scan.Quote(nil, model)...)
-	body = append(body, `,"messages":[{"role":"user","content":"Say one word."}],"stream":false,"`+capName+`":1}`...)
+	body = append(body, `,"messages":[{"role":"user","content":"Say one word."}],"stream":false,"`+capName+`":1`...)
+	for _, m := range members {
+		body = append(append(body, ','), m...)
+	}
+	body = append(body, '}')
 	answer, err := call(ctx, c, http.MethodPost, base+ChatPath, body, maxAnswerBytes)
 	if err != nil {
 		return err

@@ -51,8 +51,10 @@ func (sglang) Usage(chunk []byte) (Report, error) {
 	return openAIReport(raw, true)
 }
 
+// Ready also proves a server that only does prefill or decode: such a one takes nothing without a peer, so it is given the
+// one that stands for none. Others pass over it.
 func (sglang) Ready(ctx context.Context, c *http.Client, base, model string) error {
-	return oneToken(ctx, c, base, model, "max_tokens")
+	return oneToken(ctx, c, base, model, "max_tokens", `"bootstrap_host":"2.2.2.2","bootstrap_room":0`)
 }
 
 func (sglang) Load(ctx context.Context, c *http.Client, base string) (Load, error) {

@@ -127,6 +127,24 @@ func TestEveryHandoffMode(t *testing.T) {
 	}
 }
 
+// An engine with a role proves itself without its peer.
+func TestRolesAreReadyAlone(t *testing.T) {
+	for _, m := range modes {
+		p, d := pair(t, m.personality, nil)
+		drv, err := engine.Lookup(m.family)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []*server{p, d} {
+			for range 2 {
+				if err := drv.Ready(t.Context(), http.DefaultClient, s.url, "sim"); err != nil || s.engine.Handovers().Deaths != 0 {
+					t.Errorf("%s: %v", m.name, err)
+				}
+			}
+		}
+	}
+}
+
 // A room that is used twice ends the scheduler, and so does a role that Mooncake's connector does not have.
 func TestWhatEndsAnEngine(t *testing.T) {
 	p, _ := pair(t, "sglang", nil)
