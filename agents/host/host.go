@@ -141,18 +141,22 @@ func (a *agent) run(ctx context.Context) error {
 		a.engines.Stop(context.Background())
 		return err
 	}
-	looking, enough := context.WithTimeout(ctx, lookLimit)
-	a.eye.look(looking, true)
-	enough()
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		ctx, enough := context.WithTimeout(ctx, lookLimit)
+		defer enough()
+		a.eye.look(ctx, true)
+	})
+	if a.desired.load(a.folder.Path(desiredName), a.log) { // else it is not known what may be stopped
+		a.engines.Apply(a.desired.units)
+	}
+	a.settle(ctx)
+	looking.Wait() // a host that has not been seen is not told of
 	if err := a.openLinks(); err != nil {
 		plane.close()
 		a.engines.Stop(context.Background())
 		return err
 	}
-	if a.desired.load(a.folder.Path(desiredName), a.log) { // else it is not known what may be stopped
-		a.engines.Apply(a.desired.units)
-	}
-	a.settle(ctx)
 
 	linked, unlink := context.WithCancel(context.WithoutCancel(ctx)) // the link outlives the drain
 	defer unlink()

@@ -37,6 +37,8 @@ type eye struct {
 	log    *slog.Logger
 	// changed, capacity 1, says that there is something new to tell.
 	changed chan struct{}
+	first   chan struct{} // closed after the first look
+	seen    sync.Once
 
 	mu        sync.Mutex
 	watch     *health.Watch
@@ -51,7 +53,7 @@ type eye struct {
 
 // openEye prepares to look at this machine, or at the file's.
 func openEye(cfg *Config, folder *datafolder.Folder) (*eye, error) {
-	e := &eye{source: inventory.NewMachine(folder.Path()), every: lookEvery, folder: folder, clock: cfg.Clock, log: cfg.Log, changed: make(chan struct{}, 1)}
+	e := &eye{source: inventory.NewMachine(folder.Path()), every: lookEvery, folder: folder, clock: cfg.Clock, log: cfg.Log, changed: make(chan struct{}, 1), first: make(chan struct{})}
 	if cfg.Inventory != "" {
 		file, err := inventory.NewFile(cfg.Inventory)
 		if err != nil {
@@ -116,10 +118,14 @@ func (e *eye) clear() {
 // look sees once.
 func (e *eye) look(ctx context.Context, thorough bool) {
 	found, err := e.source.Look(ctx, thorough)
+	defer e.seen.Do(func() { close(e.first) })
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.complain(err)
 	e.clear()
+	if err != nil && len(found.GPUs) == 0 { // nothing was seen, which is not the same as that nothing is there
+		found.GPUs = e.watch.Known()
+	}
 	e.inv, e.problems = e.watch.See(found, e.skew(), e.clock.Now())
 	if err != nil && !e.simulated {
 		e.problems = append(e.problems, wire.Problem{Code: wire.ProblemLost, Subject: "host", Message: fmt.Sprintf("Its GPUs cannot be asked: %v", err),
@@ -199,6 +205,7 @@ func (e *eye) tell(o *wire.Observed) {
 
 // device is the number by which the tools know a GPU now. A host that tells of no GPUs says nothing about numbers.
 func (e *eye) device(index int) (int, error) {
+	<-e.first // at most lookLimit after the start
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.watch.Known()) == 0 {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"sync"
 	"time"
 
 	"millrace/agents/wire"
@@ -110,15 +111,18 @@ func (f *Found) set(tool, version string) {
 }
 
 func (m *Machine) nvidia(ctx context.Context, into *Found) error {
-	q, err := m.run(ctx, "nvidia-smi", "-q")
-	if err != nil {
+	var q, caps, topo string
+	var failed, failedToo error
+	var asking sync.WaitGroup // each takes a second or two
+	asking.Go(func() { q, failed = m.run(ctx, "nvidia-smi", "-q") })
+	asking.Go(func() {
+		caps, failedToo = m.run(ctx, "nvidia-smi", "--query-gpu=index,uuid,compute_cap", "--format=csv,noheader")
+	})
+	asking.Go(func() { topo, _ = m.run(ctx, "nvidia-smi", "topo", "-m") }) // not everywhere: then nothing is known of what is near
+	asking.Wait()
+	if err := errors.Join(failed, failedToo); err != nil {
 		return err
 	}
-	caps, err := m.run(ctx, "nvidia-smi", "--query-gpu=index,uuid,compute_cap", "--format=csv,noheader")
-	if err != nil {
-		return err
-	}
-	topo, _ := m.run(ctx, "nvidia-smi", "topo", "-m") // not everywhere: then nothing is known of what is near
 	s, nearby := parseSMI(q), parseTopo(topo)
 	arch, index := parseCaps(caps)
 	into.set(wire.ToolNVIDIA, s.driver)
