@@ -50,6 +50,9 @@ func TestCancelEndsOneRequest(t *testing.T) {
 		if !r.d.Caps().Cancel {
 			t.Skip("closing the connection is its only way")
 		}
+		if err := r.d.Cancel(t.Context(), http.DefaultClient, r.url, ""); !fault.Is(err, fault.Invalid) {
+			t.Errorf("nobody's request was ended: %v", err)
+		}
 		mine := r.open(t.Context(), long, engine.ChatParams{RequestID: "aaaa"})
 		defer mine.Body.Close()
 		ctx, leave := context.WithCancel(t.Context())
@@ -211,6 +214,10 @@ func TestVerbsThatAnEngineWasStartedWithout(t *testing.T) {
 	r := pairs[0].start(t, sim.Config{})
 	if err := r.d.Resize(t.Context(), http.DefaultClient, r.url, 2); err == nil {
 		t.Error("a fixed size was changed")
+	}
+	s := pair{engine.SGLang, "sglang"}.start(t, sim.Config{})
+	if err := s.d.Resize(t.Context(), http.DefaultClient, s.url, 2); !errors.Is(err, engine.ErrUnsupported) {
+		t.Errorf("a fixed size at SGLang: %v", err)
 	}
 	_, none := serve(t, map[string]string{})
 	none.Config.Handler = http.NotFoundHandler()

@@ -141,6 +141,9 @@ func (deepInfer) Tokens(ctx context.Context, c *http.Client, base string, chatBo
 }
 
 func (deepInfer) Cancel(ctx context.Context, c *http.Client, base, id string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
 	_, err := tell(ctx, c, base+"/cancel", object("request_id", id))
 	return err
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"millrace/internal/fault"
@@ -10,6 +11,9 @@ import (
 type sglangVerbs struct{ noVerbs }
 
 func (sglangVerbs) Cancel(ctx context.Context, c *http.Client, base, id string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
 	_, err := tell(ctx, c, base+"/abort_request", object("rid", id))
 	return err
 }
@@ -32,6 +36,9 @@ func (sglangVerbs) LoadAdapter(ctx context.Context, c *http.Client, base string,
 
 func (sglangVerbs) UnloadAdapter(ctx context.Context, c *http.Client, base, name string) error {
 	_, err := tell(ctx, c, base+"/unload_lora_adapter", adapterUnload(name))
+	if fault.Is(err, fault.Invalid) { // it has one status for whatever goes wrong, and nothing else can
+		return fault.Wrap(err, fault.NotFound, "The engine does not have the adapter %s.", name)
+	}
 	return err
 }
 
@@ -41,13 +48,13 @@ func (sglangVerbs) Resize(ctx context.Context, c *http.Client, base string, rank
 		return err
 	}
 	_, err := tell(ctx, c, base+"/scale_elastic_ep", object("new_ep_size", ranks))
-	return err
+	return startedWithout(err)
 }
 
 func (sglangVerbs) Resizing(ctx context.Context, c *http.Client, base string) (bool, error) {
 	answer, err := ask(ctx, c, http.MethodGet, base+"/is_scaling_elastic_ep", nil)
 	if err != nil {
-		return false, err
+		return false, startedWithout(err)
 	}
 	return told(answer, "is_scaling_elastic_ep")
 }
@@ -62,5 +69,16 @@ func (sglangVerbs) SwitchRole(ctx context.Context, c *http.Client, base, role st
 
 func (sglangVerbs) ResetPrefix(ctx context.Context, c *http.Client, base string) error {
 	_, err := tell(ctx, c, base+"/flush_cache", nil)
+	if fault.Is(err, fault.Invalid) {
+		return fault.Wrap(err, fault.Unavailable, "Requests still hold prefixes.")
+	}
+	return err
+}
+
+// startedWithout reads a 404 with words: the path is there, what it does is not.
+func startedWithout(err error) error {
+	if fault.Is(err, fault.NotFound) {
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
 	return err
 }

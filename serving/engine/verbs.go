@@ -146,6 +146,15 @@ func told(answer []byte, name string) (bool, error) {
 // adapterLoad and adapterUnload are the bodies that vLLM and SGLang share.
 func adapterLoad(a Adapter) []byte     { return object("lora_name", a.Name, "lora_path", a.Path) }
 func adapterUnload(name string) []byte { return object("lora_name", name) }
+
+// checkID refuses no id: SGLang ends every request whose id begins with what it is told, and with nothing all of them do.
+func checkID(id string) error {
+	if id == "" {
+		return fault.New(fault.Invalid, "Say which request is to end.")
+	}
+	return nil
+}
+
 func checkRanks(ranks int) error {
 	if ranks < 1 {
 		return fault.New(fault.Invalid, "An engine has at least one rank, not %d.", ranks)

@@ -16,6 +16,9 @@ type vllmVerbs struct{ noVerbs }
 // Cancel names the request as answers to chats and to texts do. An engine with several API processes, as with several ranks,
 // may ask one that does not know it: closing the connection reaches the right one.
 func (vllmVerbs) Cancel(ctx context.Context, c *http.Client, base, id string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
 	list := scan.Quote([]byte{'['}, "chatcmpl-"+id)
 	list = append(scan.Quote(append(list, ','), "cmpl-"+id+"-0"), ']')
 	_, err := tell(ctx, c, base+"/inference/v1/abort_requests", object("request_ids", list))

@@ -113,15 +113,13 @@ func (e *Engine) switchRole(to string) error {
 	return nil
 }
 
-// cancel ends the requests that have one of these ids.
-func (e *Engine) cancel(ids ...string) {
+// cancel ends the requests whose id is meant.
+func (e *Engine) cancel(meant func(id string) bool) {
 	e.ops.mu.Lock()
 	var found []*answering
 	for a := range e.ops.running {
-		for _, id := range ids {
-			if id == a.q.id {
-				found = append(found, a)
-			}
+		if meant(a.q.id) {
+			found = append(found, a)
 		}
 	}
 	e.ops.mu.Unlock()
@@ -204,8 +202,8 @@ func (e *Engine) withAdapter(q *request) bool {
 	return true
 }
 
-// serveAdapter loads or unloads an adapter; answer is what the engine says when it has.
-func (e *Engine) serveAdapter(load bool, answer func(w http.ResponseWriter, name string)) http.HandlerFunc {
+// serveAdapter loads or unloads an adapter; answer is what the engine says when it has, or when it cannot.
+func (e *Engine) serveAdapter(load bool, answer func(w http.ResponseWriter, name string, err error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var q struct {
 			Name string `json:"lora_name"`
@@ -215,11 +213,7 @@ func (e *Engine) serveAdapter(load bool, answer func(w http.ResponseWriter, name
 			e.writeError(w, invalid("lora_name", "Both 'lora_name' and 'lora_path' must be provided."))
 			return
 		}
-		if err := e.adapt(load, q.Name, q.Path); err != nil {
-			e.writeError(w, err)
-			return
-		}
-		answer(w, q.Name)
+		answer(w, q.Name, e.adapt(load, q.Name, q.Path))
 	}
 }
 

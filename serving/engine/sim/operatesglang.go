@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"millrace/internal/fault"
 )
@@ -14,7 +15,7 @@ func (e *Engine) sglangVerbs(m *http.ServeMux) {
 			ID string `json:"rid"`
 		}
 		if e.verb(w, r, &q) {
-			e.cancel(q.ID)
+			e.cancel(func(running string) bool { return strings.HasPrefix(running, q.ID) }) // nothing means all
 		}
 	})
 	m.HandleFunc("POST /release_memory_occupation", func(w http.ResponseWriter, r *http.Request) {
@@ -25,13 +26,21 @@ func (e *Engine) sglangVerbs(m *http.ServeMux) {
 		e.sleep(r.Context())
 	})
 	m.HandleFunc("POST /resume_memory_occupation", func(http.ResponseWriter, *http.Request) { e.wake() })
-	adapted := func(w http.ResponseWriter, name string) {
+	adapted := func(w http.ResponseWriter, name string, err error) {
+		if err != nil {
+			writeJSON(w, http.StatusBadRequest, map[string]any{"success": false, "error_message": fault.Of(err).Message, "loaded_adapters": nil})
+			return
+		}
 		writeJSON(w, http.StatusOK, map[string]any{"success": true, "error_message": "", "loaded_adapters": map[string]string{name: name}})
 	}
 	m.HandleFunc("POST /load_lora_adapter", e.serveAdapter(true, adapted))
 	m.HandleFunc("POST /unload_lora_adapter", e.serveAdapter(false, adapted))
 	m.HandleFunc("GET /is_scaling_elastic_ep", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, map[string]any{"is_scaling_elastic_ep": e.isResizing()})
+		if e.cfg.Elastic == 0 {
+			notElastic(w)
+			return
+		}
+		writeJSON(w, http.StatusOK, map[string]any{"is_scaling_elastic_ep": e.isResizing(), "effective_ep_size": e.ops.active()})
 	})
 	m.HandleFunc("POST /scale_elastic_ep", e.sglangResize)
 	m.HandleFunc("POST /pd_role_switch", func(w http.ResponseWriter, r *http.Request) {
@@ -52,6 +61,10 @@ func (e *Engine) sglangVerbs(m *http.ServeMux) {
 	})
 }
 
+func notElastic(w http.ResponseWriter) {
+	writeJSON(w, http.StatusNotFound, map[string]string{"error": "elastic EP is not enabled (set --elastic-ep-backend)"})
+}
+
 // sglangResize answers at once and goes up only. What runs goes on; it is done once that has ended.
 func (e *Engine) sglangResize(w http.ResponseWriter, r *http.Request) {
 	var q struct {
@@ -60,8 +73,12 @@ func (e *Engine) sglangResize(w http.ResponseWriter, r *http.Request) {
 	if !e.verb(w, r, &q) {
 		return
 	}
+	if e.cfg.Elastic == 0 {
+		notElastic(w)
+		return
+	}
 	was := e.ops.active()
-	if e.cfg.Elastic > 0 && q.Ranks <= was {
+	if q.Ranks <= was {
 		e.writeError(w, fault.New(fault.Invalid, "new_ep_size %d must be larger than the current one, %d.", q.Ranks, was))
 		return
 	}

@@ -15,7 +15,7 @@ func (e *Engine) vllmVerbs(m *http.ServeMux) {
 		if e.verb(w, r, &q) {
 			for _, id := range q.IDs {
 				id = strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(id, "chat"), "cmpl-"), "-0")
-				e.cancel(id)
+				e.cancel(func(running string) bool { return running == id })
 			}
 		}
 	})
@@ -31,12 +31,17 @@ func (e *Engine) vllmVerbs(m *http.ServeMux) {
 	m.HandleFunc("GET /is_sleeping", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"is_sleeping": e.sleeping()})
 	})
-	m.HandleFunc("POST /v1/load_lora_adapter", e.serveAdapter(true, func(w http.ResponseWriter, name string) {
-		_, _ = fmt.Fprintf(w, "Success: LoRA adapter '%s' added successfully.", name)
-	}))
-	m.HandleFunc("POST /v1/unload_lora_adapter", e.serveAdapter(false, func(w http.ResponseWriter, name string) {
-		_, _ = fmt.Fprintf(w, "Success: LoRA adapter '%s' removed successfully.", name)
-	}))
+	adapted := func(done string) func(w http.ResponseWriter, name string, err error) {
+		return func(w http.ResponseWriter, name string, err error) {
+			if err != nil {
+				e.writeError(w, err)
+				return
+			}
+			_, _ = fmt.Fprintf(w, "Success: LoRA adapter '%s' %s successfully.", name, done)
+		}
+	}
+	m.HandleFunc("POST /v1/load_lora_adapter", e.serveAdapter(true, adapted("added")))
+	m.HandleFunc("POST /v1/unload_lora_adapter", e.serveAdapter(false, adapted("removed")))
 	m.HandleFunc("POST /scale_elastic_ep", func(w http.ResponseWriter, r *http.Request) {
 		var q struct {
 			Ranks int `json:"new_data_parallel_size"`
