@@ -28,6 +28,7 @@ func TestScreenshots(t *testing.T) {
 		{"request", path("/requests/", "req", id(kindRequest, 5)), Member, Desktop, false},
 		{"playground", "/playground", Member, Desktop, false},
 		{"operator", "/admin", Operator, Desktop, false},
+		{"fleet", "/admin/fleet", Operator, Desktop, false},
 		{"hosts", "/admin/hosts", Operator, Desktop, false},
 		{"units", "/admin/units", Operator, Desktop, true},
 		{"reconcile", "/admin/reconcile", Operator, Desktop, false},
