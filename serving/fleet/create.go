@@ -73,8 +73,11 @@ func (e *Executor) complete(ctx context.Context, w *world, u *unit) (bool, error
 	err := e.proved(ctx, w, func(query *q.Queries) error {
 		top := q.InsertFleetUnitParams{ID: u.id, Name: u.name, ModelID: u.model, ReleaseID: u.release, Engine: r.Engine, UpstreamModel: r.Model.Name,
 			PlanID: w.plan.id}
+		taken := map[string]int{} // by role, numbers given out here
 		for _, l := range u.missing {
-			if err := w.insertReplica(ctx, query, top, l.role, u.freeNumber(l.role), l.want); err != nil {
+			n := u.freeNumber(l.role, taken[l.role])
+			taken[l.role] = n + 1
+			if err := w.insertReplica(ctx, query, top, l.role, n, l.want); err != nil {
 				return err
 			}
 		}
@@ -83,14 +86,13 @@ func (e *Executor) complete(ctx context.Context, w *world, u *unit) (bool, error
 	return err == nil, err
 }
 
-// freeNumber is the least number that no replica of the role has.
-func (u *unit) freeNumber(role string) int {
-	for n := 0; ; n++ {
-		if !slices.ContainsFunc(u.groups, func(g *group) bool { return g.role == role && g.replica == n }) {
-			u.groups = append(u.groups, &group{role: role, replica: n, rows: []fleetRow{{State: Planned}}}) // taken from now on
-			return n
-		}
+// freeNumber is the least number from one on that no replica of the role has.
+func (u *unit) freeNumber(role string, from int) int {
+	n := from
+	for slices.ContainsFunc(u.groups, func(g *group) bool { return g.role == role && g.replica == n }) {
+		n++
 	}
+	return n
 }
 
 func (w *world) insertReplica(ctx context.Context, query *q.Queries, top q.InsertFleetUnitParams, role string, n int, want *plan.Replica) error {

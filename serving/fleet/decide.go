@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"slices"
 
+	"millrace/agents/wire"
 	"millrace/internal/ids"
 	"millrace/serving/recipe"
 )
 
 // models counts what serves, so that what is stopped on purpose never is the last.
 type models struct {
-	serving map[ids.ID]int // units by model that serve and would go on
+	serving map[ids.ID]int // units by model that serve and would go on, those of no plan among them
 	wanted  map[ids.ID]int // units by model that the plan wants to stay
 }
 
@@ -19,6 +20,11 @@ func (w *world) count() models {
 	for _, u := range w.units {
 		if w.serves(u) {
 			m.serving[u.model]++
+		}
+	}
+	for i := range w.others {
+		if p := w.part(&w.others[i], nil); p.Seen.State == wire.StateReady && !p.Seen.Lost {
+			m.serving[w.others[i].ModelID]++
 		}
 	}
 	if w.plan != nil {
@@ -111,8 +117,11 @@ func (w *world) mayMove(u *unit, g *group, m models) bool {
 
 // room says what stands in the way of a planned group's start.
 func (w *world) room(u *unit, g *group) string {
-	if g.state() != Planned {
+	switch {
+	case g.state() != Planned:
 		return ""
+	case g.want != nil && w.homeless(g.want):
+		return "a host that it was planned on was removed"
 	}
 	for i := range g.rows {
 		row := &g.rows[i]

@@ -19,6 +19,7 @@ import (
 const (
 	busyEvery = 300 * time.Millisecond // while something moves
 	idleEvery = time.Second
+	tidyEvery = time.Hour // between looks for histories that are too old
 )
 
 // Notices tells gateways that units have changed: *bus.Bus.
@@ -44,8 +45,9 @@ type Executor struct {
 	term   int64
 	read   *reader
 	tried  time.Time // when a repair was last thought about
-	most   int       // steps of a pass; 0 = all (tests stop between them)
-	done   int       // steps of this pass
+	tidied time.Time
+	most   int // steps of a pass; 0 = all (tests stop between them)
+	done   int // steps of this pass
 }
 
 // NewExecutor makes one with a name of its own.
@@ -77,6 +79,9 @@ func (e *Executor) Run(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			e.cfg.Log.Warn("fleet: a pass failed; the next one continues", "cause", err)
 		}
+		if err := e.tidy(ctx); err != nil && ctx.Err() == nil {
+			e.cfg.Log.Warn("fleet: old histories were not removed", "cause", err)
+		}
 		every := idleEvery
 		if moved > 0 {
 			every = busyEvery
@@ -87,6 +92,18 @@ func (e *Executor) Run(ctx context.Context) error {
 		case <-time.After(every):
 		}
 	}
+}
+
+// tidy forgets what became of units long ago.
+func (e *Executor) tidy(ctx context.Context) error {
+	now := e.cfg.Clock.Now()
+	if now.Sub(e.tidied) < tidyEvery {
+		return nil
+	}
+	e.tidied = now
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	return e.cfg.DB.InTx(ctx, db.System(), func(tx pgx.Tx) error { return q.New(tx).ForgetUnitEvents(ctx) })
 }
 
 // Pass takes or keeps the lease, looks at everything once and does what is due. It says how many steps were made.
@@ -163,8 +180,13 @@ func (e *Executor) carryOut(ctx context.Context, w *world, settled bool) error {
 		if !settled && u.awaited() {
 			continue // its hosts may only not have reported yet
 		}
-		if len(u.missing) > 0 && !step(e.complete(ctx, w, u)) {
-			break
+		if made := e.done; len(u.missing) > 0 {
+			if !step(e.complete(ctx, w, u)) {
+				break
+			}
+			if e.done > made {
+				continue // the next pass sees its new rows
+			}
 		}
 		s := Next(w.view(u, m), e.cfg.Limits)
 		if !s.does(u) {

@@ -69,7 +69,7 @@ func (w *world) without(id ids.ID, l Limits) (out Consequence, err error) {
 	for i := range w.others {
 		if row := &w.others[i]; *row.HostID == id {
 			out.GPUs += len(w.hosts[id].takenBy(row))
-			out.Units = append(out.Units, Affected{ID: row.ID, Name: row.Name, Model: row.ModelName, State: row.Wanted})
+			out.Units = append(out.Units, Affected{ID: row.ID, Name: row.Name, Model: row.ModelName, State: row.Wanted, Last: m.serving[row.ModelID] == 1})
 		}
 	}
 	for _, h := range w.order {
@@ -86,7 +86,7 @@ func (w *world) without(id ids.ID, l Limits) (out Consequence, err error) {
 			hosts[i].Cordoned, hosts[i].Leaving = true, true
 		}
 	}
-	made, err := plan.Make(hosts, w.planDemands(w.plan.demands), w.parent(), w.options("consequence"))
+	made, err := plan.Make(hosts, w.planDemands(w.plan.demands), w.parent(), w.options(""))
 	if err == nil {
 		out.Moves, out.Unmet = made.Moves, made.Unmet
 	}

@@ -68,12 +68,17 @@ func sameGPUs(a, b []int) bool {
 	return slices.Equal(a, b)
 }
 
+// homeless reports whether a host that the plan puts a replica on was removed: only another plan helps.
+func (w *world) homeless(want *plan.Replica) bool {
+	return slices.ContainsFunc(want.Shards, func(s plan.Shard) bool { return w.hosts[s.Host] == nil })
+}
+
 // reshape says how the plan's shape differs; "" = it does not.
 func (w *world) reshape(g *group) string {
 	switch {
 	case g.want == nil:
 		return "the plan does without this replica"
-	case g.has(g.want):
+	case g.has(g.want), w.homeless(g.want):
 		return ""
 	}
 	was, now := 0, 0

@@ -4,11 +4,14 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
 
 	"millrace/db/dbtest"
+	"millrace/db/q"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/serving/fleet"
@@ -46,6 +49,7 @@ type history struct {
 	recipes map[string]ids.ID
 	drained map[*agent]bool
 	seen    string
+	born    int // hosts that came later
 }
 
 func (m *history) begin() {
@@ -84,7 +88,7 @@ func (m *history) pick() *agent {
 
 // event is one thing that happens.
 func (m *history) event() {
-	switch rapid.IntRange(0, 12).Draw(m.r, "event") {
+	switch rapid.IntRange(0, 14).Draw(m.r, "event") {
 	case 0: // a host is lost, with what runs there: never so many that the fleet freezes
 		dead := 0
 		for _, a := range m.hosts {
@@ -124,9 +128,25 @@ func (m *history) event() {
 			m.Fatal("a holder without the lease changed something")
 		}
 		m.e = other
+	case 9:
+		m.exchange(rapid.IntRange(0, len(m.hosts)-1).Draw(m.r, "host"))
 	default:
 		m.pass()
 	}
+}
+
+// exchange takes a host out of the fleet for good, with what runs there, and puts another one in its place.
+func (m *history) exchange(i int) {
+	old := m.hosts[i]
+	m.tx(func(query *q.Queries, _ pgx.Tx) error {
+		if _, err := query.RemoveHost(m.Context(), old.id); err != nil {
+			return err
+		}
+		return query.RemoveHostUnits(m.Context(), old.id)
+	})
+	m.hosts = slices.Delete(m.hosts, i, i+1)
+	m.born++
+	m.host(fmt.Sprintf("n%d", m.born), 5)
 }
 
 func (m *history) drain(a *agent) {
@@ -179,6 +199,9 @@ func (m *history) serve() map[string]int {
 		roles := map[string]bool{}
 		for _, p := range u.Parts {
 			a := byHost[p.Host]
+			if a == nil {
+				continue // it was removed
+			}
 			well := p.State == fleet.Serving && !a.dead && p.Trouble == ""
 			for _, gpu := range p.GPUs {
 				well = well && a.broken[gpu] == ""
