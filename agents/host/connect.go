@@ -48,7 +48,7 @@ func (a *agent) linked(ctx context.Context) error {
 		}
 	}
 	url := "wss" + strings.TrimPrefix(a.cfg.Hub, "https") + wire.PathLink
-	l, err := link.Dial(ctx, url, a.self.trust.Dial(a.self.source, pki.Hub), a.proxy, a.relay, a.log)
+	l, err := link.Dial(ctx, url, a.self.trust.Dial(a.self.source, pki.Hub), a.proxy, a.hubAsks(), a.log)
 	if err != nil {
 		return a.perhapsJoin(ctx, err)
 	}

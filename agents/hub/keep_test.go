@@ -13,8 +13,10 @@ import (
 	"millrace/agents/host"
 	"millrace/agents/internal/testengine"
 	"millrace/agents/wire"
+	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/serving/engine"
+	"millrace/tenants"
 )
 
 // observedUnit is what the host's agent last told of a unit.
@@ -195,5 +197,54 @@ func TestTurnsCoverEveryWay(t *testing.T) {
 	}
 	if turn(ring[:1], ring[0].Host, 1) != nil || turn(ring, ids.New(), 0) != nil {
 		t.Error("peers of nobody")
+	}
+}
+
+// Operators read the end of an engine's log, through the host's link; that they did is audited, and nobody else may.
+func TestAnEnginesLogIsReadByOperators(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.start()
+	unit := b.place("h", "u")
+	cfg := b.config(b.token("h"))
+	b.agent(cfg)
+	b.untilState(unit, wire.StateReady)
+	host := b.host("h").ID
+	text, err := b.hub.UnitLog(t.Context(), host, unit, 1000, tenants.System())
+	if err != nil || !strings.Contains(text, "test engine starts on port") {
+		t.Errorf("%q, %v", text, err)
+	}
+	if text, err = b.hub.UnitLog(t.Context(), host, unit, 4, tenants.System()); err != nil || len(text) != 4 {
+		t.Errorf("%q, %v", text, err)
+	}
+	for _, c := range []struct {
+		host, unit ids.ID
+		bytes      int
+		by         tenants.Actor
+		kind       fault.Kind
+	}{
+		{host, ids.New(), 100, tenants.System(), fault.NotFound},
+		{ids.New(), unit, 100, tenants.System(), fault.Unavailable},
+		{host, unit, wire.MaxLogBytes + 1, tenants.System(), fault.Invalid},
+		{host, unit, 100, tenants.Actor{}, fault.Forbidden},
+	} {
+		if _, err := b.hub.UnitLog(t.Context(), c.host, c.unit, c.bytes, c.by); fault.Of(err).Kind != c.kind {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
+	// A gateway may not: the data plane passes nothing but engines' own paths.
+	h := b.host("h")
+	rt, err := b.gateway().Transport(h.ID, time.Time{}, h.DataURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: rt}).Get(h.DataURL + wire.LogPrefix + unit.String() + "?bytes=10")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusNotFound {
+		t.Errorf("a gateway reads logs: %s", resp.Status)
 	}
 }

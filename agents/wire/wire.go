@@ -23,6 +23,9 @@ const (
 	PathData    = "/agent/v1/data"    // at a gateway: WebSocket by mTLS that carries a data link (package agents/link)
 	PathProgram = "/agent/v1/program" // GET ?channel=&platform= -> the agent's program of an Update
 
+	// LogPrefix + unit id, asked over the link by the hub: GET ?bytes= -> the end of the unit's engine log, as text.
+	LogPrefix = "/agent/v1/log/"
+
 	// DataPrefix + unit id + the engine's own path reaches an engine through its agent.
 	DataPrefix = "/units/"
 )
@@ -70,7 +73,8 @@ const (
 	MaxAttempts    = 1000     // records in one journal message
 	MaxFactBytes   = 1 << 20  // one line of the facts stream; JSON of MaxKVHashes fits
 	MaxSyncBytes   = 4 << 20
-	MaxUnitMessage = 2000 // bytes of UnitObserved.Message
+	MaxLogBytes    = 64 << 10 // of an engine's log at once
+	MaxUnitMessage = 2000     // bytes of UnitObserved.Message
 )
 
 // JoinRequest turns a one-time token into an identity.

@@ -1,10 +1,13 @@
 package engines
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"millrace/internal/ids"
 )
 
 // An engine writes to its log itself, so the file is never moved under it: when it is too large, it is copied to the
@@ -50,14 +53,38 @@ func rotate(dir string) error {
 
 // logEnd is the log's last lines, for a person who wants to know why an engine does not start.
 func logEnd(dir string) string {
-	f, err := os.Open(filepath.Join(dir, logName))
+	text, _ := tail(dir, lastLines) // "" where there is none
+	return strings.TrimSpace(strings.ToValidUTF8(string(text), "?"))
+}
+
+// tail is the end of a log; it begins in the older one when the newer is short.
+func tail(dir string, n int64) ([]byte, error) {
+	now, err := fileEnd(filepath.Join(dir, logName), n)
+	if err != nil || int64(len(now)) >= n {
+		return now, err
+	}
+	before, err := fileEnd(filepath.Join(dir, oldLogName), n-int64(len(now)))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return now, err
+	}
+	return append(before, now...), nil
+}
+
+func fileEnd(path string, n int64) ([]byte, error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return ""
+		return nil, err
 	}
 	defer f.Close()
-	if _, err := f.Seek(-lastLines, io.SeekEnd); err != nil {
-		_, _ = f.Seek(0, io.SeekStart) // shorter than that
+	if _, err := f.Seek(-n, io.SeekEnd); err != nil {
+		if _, err := f.Seek(0, io.SeekStart); err != nil { // shorter than that
+			return nil, err
+		}
 	}
-	text, _ := io.ReadAll(io.LimitReader(f, lastLines))
-	return strings.TrimSpace(strings.ToValidUTF8(string(text), "?"))
+	return io.ReadAll(io.LimitReader(f, n))
+}
+
+// Log is the end of a unit's engine log. It may hold what customers wrote: for operators alone.
+func (s *Supervisor) Log(unit ids.ID, n int64) ([]byte, error) {
+	return tail(s.dirOf(unit), n)
 }
