@@ -101,7 +101,8 @@ func nonNilWishes(w []Wish) []Wish {
 
 // digest is what a plan says: its units, not how it differs from another.
 func digest(p *plan.Plan, wants []Wish) string {
-	sum := sha256.Sum256(append(mustJSON(p.Units), mustJSON(nonNilWishes(wants))...))
+	units := append([]plan.Unit{}, p.Units...) // none are none, however they are written
+	sum := sha256.Sum256(append(mustJSON(units), mustJSON(nonNilWishes(wants))...))
 	return hex.EncodeToString(sum[:])
 }
 
