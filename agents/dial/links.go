@@ -83,11 +83,25 @@ func (l *Links) enter(host ids.ID, mine *dataLink) bool {
 	}
 	h.all = append(h.all, mine)
 	if len(h.all) > linksEach {
-		l.alive.Go(h.all[0].Close)
-		h.all = h.all[1:]
+		at := first(h.all)
+		l.alive.Go(h.all[at].Close)
+		h.all = slices.Delete(h.all, at, at+1)
 	}
 	return true
 }
+
+// first is the link to give up: the oldest of those whose certificate was made first, so that who holds an identity that a
+// later join ended cannot push the host's own links out.
+func first(all []*dataLink) (at int) {
+	for i, d := range all {
+		if d.issued().Before(all[at].issued()) {
+			at = i
+		}
+	}
+	return at
+}
+
+func (d *dataLink) issued() time.Time { return d.peer.PeerCertificates[0].NotBefore }
 
 func (l *Links) leave(host ids.ID, mine *dataLink) {
 	l.mu.Lock()
@@ -114,19 +128,24 @@ func (l *Links) Count(host ids.ID) int {
 
 // open makes a stream to a host that joined at a time. A link of an identity that a later join ended is broken.
 func (l *Links) open(host ids.ID, joined time.Time) (net.Conn, error) {
+	var ended error
 	for range linksEach {
 		d := l.pick(host)
 		if d == nil {
 			break
 		}
 		if err := current(d.peer, joined); err != nil {
+			ended = fmt.Errorf("dial: host %s: %w", host, err)
 			l.drop(host, d)
-			return nil, fmt.Errorf("dial: host %s: %w", host, err)
+			continue
 		}
 		if conn, err := d.Open(); err == nil {
 			return conn, nil
 		}
 		l.drop(host, d)
+	}
+	if ended != nil {
+		return nil, ended
 	}
 	return nil, fault.New(fault.Unavailable, "The host has no link to this gateway.").WithCode("host_not_linked")
 }
