@@ -1,17 +1,28 @@
 package hub
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
+	"time"
 
 	"millrace/internal/fault"
 )
 
 const (
 	maxJoinBytes = 64 << 10
+	joinTime     = 10 * time.Second // for all of a request by who may be anybody
 	noContent    = http.StatusNoContent
 )
+
+// soon bounds how long a caller may take to say what it wants.
+func soon(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(joinTime)) // a recorder in a test has none
+		next(w, r)
+	}
+}
 
 // handler does one call of an agent: its answer goes out as JSON, nil as 204.
 type handler func(r *http.Request) (any, error)
@@ -51,6 +62,9 @@ func read(r *http.Request, limit int64, into any) error {
 		return fault.New(fault.Invalid, "The request broke off.").WithCause(err)
 	case int64(len(text)) > limit:
 		return fault.New(fault.TooLarge, "The request is above %d bytes.", limit)
+	}
+	if bytes.Contains(text, []byte(`\u0000`)) { // the database takes none
+		return fault.New(fault.Invalid, "The request has a zero character in a text.")
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return fault.New(fault.Invalid, "The request is not what this call takes.").WithCause(err)

@@ -77,6 +77,8 @@ type bench struct {
 	db    *db.DB
 	bus   *bus.Bus
 	ca    *pki.CA
+	past  *clock.Manual // of old, which is the same authority
+	old   *pki.CA
 	addr  string // of the listener; a second hub takes it over
 	model ids.ID
 	hub   *Hub
@@ -99,8 +101,13 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t: t, db: dbtest.New(t), listener: &listener{loads: map[ids.ID]wire.Load{}, held: map[ids.ID]map[uint64]bool{}, seq: map[ids.ID]int64{}}}
 	b.bus = dbtest.Bus(t)
+	b.past = clock.NewManual(time.Now().Add(-60 * 24 * time.Hour))
+	var key []byte
 	var err error
-	if b.ca, _, err = pki.NewCA(clock.System); err != nil {
+	if b.old, key, err = pki.NewCA(b.past); err == nil {
+		b.ca, err = pki.LoadCA(b.old.CertPEM(), key, clock.System)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	cat := catalogue.New(catalogue.Options{DB: b.db, Bus: b.bus, Clock: clock.System})
@@ -175,7 +182,9 @@ func (b *bench) start() {
 	var work sync.WaitGroup
 	work.Go(func() { _ = b.hub.Run(ctx) })
 	srv := &http.Server{Handler: b.hub.Handler(), ReadHeaderTimeout: patience, ErrorLog: slog.NewLogLogger(quiet.Handler(), 0)}
-	work.Go(func() { _ = srv.Serve(tls.NewListener(ln, b.ca.Trust().HubServer(b.ca.HubSource("127.0.0.1")))) })
+	work.Go(func() {
+		_ = srv.Serve(tls.NewListener(ln, b.hub.Guard(b.ca.Trust().HubServer(b.ca.HubSource("127.0.0.1")))))
+	})
 	b.stop = sync.OnceFunc(func() { cancel(); _ = srv.Close(); work.Wait() })
 	b.t.Cleanup(b.stop)
 }

@@ -47,53 +47,67 @@ func (h *Hub) facts(r *http.Request, me *hostLink) error {
 type ownUnits struct {
 	hub        *Hub
 	me         *hostLink
-	generation int64           // what known was learnt at: units come and go with it
-	known      map[ids.ID]bool // nil = nothing yet
+	generation int64            // what known was learnt at: units come and go with it
+	known      map[telling]bool // nil = nothing yet
+	foreign    int              // of known, those that are not the host's
 }
+
+// telling is a unit that a host tells of, and the unit that is to answer for it; Nil = itself.
+type telling struct{ unit, head ids.ID }
+
+// maxForeign bounds what a host may ask of the database and leave in the log by telling of others' units. A few are
+// nobody's fault: units move.
+const maxForeign = 100
+
+var errForeign = fault.New(fault.Forbidden, "The host tells of too many units that are not its own.")
 
 func (o *ownUnits) all(r *http.Request, f wire.Fact) (bool, error) {
 	if generation, _ := o.hub.desires(o.me); o.known == nil || generation != o.generation {
-		o.generation, o.known = generation, map[ids.ID]bool{}
+		o.generation, o.known = generation, map[telling]bool{}
 	}
-	for _, id := range [...]ids.ID{unitOfLoad(f.Load), unitOfKV(f.KV)} {
-		if id == ids.Nil {
+	for _, t := range [...]telling{ofLoad(f.Load), ofKV(f.KV)} {
+		if t.unit == ids.Nil {
 			continue
 		}
-		if own, err := o.one(r, id); err != nil || !own {
+		if own, err := o.one(r, t); err != nil || !own {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-func (o *ownUnits) one(r *http.Request, id ids.ID) (own bool, err error) {
-	if own, seen := o.known[id]; seen {
+func (o *ownUnits) one(r *http.Request, t telling) (own bool, err error) {
+	if own, seen := o.known[t]; seen {
 		return own, nil
 	}
 	err = o.hub.inTx(r.Context(), func(tx pgx.Tx) (err error) {
-		own, err = q.New(tx).IsHostUnit(r.Context(), q.IsHostUnitParams{ID: id, HostID: o.me.id})
+		own, err = q.New(tx).IsHostUnit(r.Context(), q.IsHostUnitParams{ID: t.unit, HostID: o.me.id, Head: t.head})
 		return err
 	})
 	if err != nil {
 		return false, err
 	}
 	if !own {
-		o.hub.cfg.Log.Warn("a host told of a unit that is not its own", "host", o.me.id, "unit", id)
+		if o.foreign++; o.foreign > maxForeign {
+			return false, errForeign
+		}
+		o.hub.cfg.Log.Warn("a host told of a unit that is not its own", "host", o.me.id, "unit", t.unit, "head", t.head)
+		o.hub.foreign(o.me.id, "it told of another host's unit", o.me.address)
 	}
-	o.known[id] = own
+	o.known[t] = own
 	return own, nil
 }
 
-func unitOfLoad(l *wire.Load) ids.ID {
+func ofLoad(l *wire.Load) telling {
 	if l == nil {
-		return ids.Nil
+		return telling{}
 	}
-	return l.Unit
+	return telling{unit: l.Unit}
 }
 
-func unitOfKV(kv *wire.KV) ids.ID {
+func ofKV(kv *wire.KV) telling {
 	if kv == nil {
-		return ids.Nil
+		return telling{}
 	}
-	return kv.Unit
+	return telling{kv.Unit, kv.Head}
 }

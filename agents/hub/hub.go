@@ -74,6 +74,7 @@ type Hub struct {
 	fleet    *fleet
 	peers    peers
 	gateways *gateways
+	refusals refusals
 
 	mu    sync.Mutex
 	links map[ids.ID]*hostLink // the newest per host
@@ -94,11 +95,12 @@ func New(cfg Config) *Hub {
 		gateways: newGateways(), links: map[ids.ID]*hostLink{}, look: make(chan struct{}, 1)}
 }
 
-// Handler is what agents dial: joining, renewing, linking. It must be served with pki.Trust.HubServer settings.
+// Handler is what agents dial: joining, renewing, linking. It must be served with pki.Trust.HubServer
+// settings, by Guard.
 func (h *Hub) Handler() http.Handler {
 	m := http.NewServeMux()
-	m.HandleFunc("POST "+wire.PathJoin, h.answer(h.join))
-	m.HandleFunc("POST "+wire.PathRenew, h.answer(h.renew))
+	m.HandleFunc("POST "+wire.PathJoin, soon(h.answer(h.join)))
+	m.HandleFunc("POST "+wire.PathRenew, soon(h.answer(h.renew)))
 	m.HandleFunc("GET "+wire.PathLink, h.accept)
 	return m
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"net"
 	"net/http"
 	"regexp"
 	"time"
@@ -91,9 +92,12 @@ func (h *Hub) join(r *http.Request) (any, error) {
 		if err := query.UseJoinToken(r.Context(), q.UseJoinTokenParams{TokenHash: token.Hash(), HostID: id}); err != nil {
 			return err
 		}
-		return audit.Append(r.Context(), tx, joiner{r.RemoteAddr}, audit.Change{Action: "host.join", Target: ids.Format(ids.Host, id),
+		return audit.Append(r.Context(), tx, joiner{remoteIP(r)}, audit.Change{Action: "host.join", Target: ids.Format(ids.Host, id),
 			After: map[string]string{"name": row.HostName, "token": hex.EncodeToString(token.Hash()[:4])}, At: h.cfg.Clock.Now().UTC()})
 	})
+	if fault.Is(err, fault.Unauthenticated) {
+		h.refused(refusal{byStranger, "join token", "unknown, used or too old"}, remoteIP(r))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -108,6 +112,14 @@ type joiner struct{ address string }
 // AuditIdentity implements audit.Author.
 func (j joiner) AuditIdentity() audit.Identity {
 	return audit.Identity{Actor: "join token", IP: j.address}
+}
+
+// remoteIP is the caller's address without its port.
+func remoteIP(r *http.Request) string {
+	if ip, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		return ip
+	}
+	return r.RemoteAddr
 }
 
 func (h *Hub) issue(csr []byte, id ids.ID, name string) (wire.JoinResponse, error) {
@@ -149,13 +161,19 @@ func (h *Hub) known(r *http.Request) (q.GetHostRow, error) {
 		host, err = q.New(tx).GetHost(r.Context(), id)
 		return err
 	})
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && host.Removed {
-		return q.GetHostRow{}, errUnknownHost
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return q.GetHostRow{}, err
 	}
-	if ended, err := pki.IssuedBefore(r.TLS, host.JoinedAt); err != nil || ended {
+	reason := ""
+	if err != nil {
+		reason = "certificate of a host that is not known"
+	} else if host.Removed {
+		reason = "certificate of a host that was removed"
+	} else if ended, err := pki.IssuedBefore(r.TLS, host.JoinedAt); err != nil || ended {
+		reason = "certificate of an identity that a later join has ended"
+	}
+	if reason != "" {
+		h.refused(refusal{byHost, ids.Format(ids.Host, id), reason}, remoteIP(r))
 		return q.GetHostRow{}, errUnknownHost
 	}
 	return host, nil

@@ -39,13 +39,14 @@ func (h *Hub) store(r *http.Request, me *hostLink) error {
 	}
 	p := q.StoreAttemptsParams{HostID: me.id}
 	latest := h.cfg.Clock.Now().Add(maxSkew).UnixMilli()
+	impossible, foreign, example := 0, 0, ids.Nil
 	for _, a := range records {
 		if !possible(&a, latest) {
-			h.cfg.Log.Error("an impossible journal record was left out", "host", me.id, "attempt", a.ID, "record", a)
+			impossible, example = impossible+1, a.ID
 			continue
 		}
 		if !own[a.Unit] {
-			h.cfg.Log.Error("a journal record of a unit that is not the host's was left out", "host", me.id, "attempt", a.ID, "unit", a.Unit)
+			foreign, example = foreign+1, a.ID
 			continue
 		}
 		p.Ids, p.Units, p.Kinds = append(p.Ids, a.ID), append(p.Units, a.Unit), append(p.Kinds, a.Kind)
@@ -53,6 +54,12 @@ func (h *Hub) store(r *http.Request, me *hostLink) error {
 		p.Generateds, p.HandedOvers = append(p.Generateds, a.Generated), append(p.HandedOvers, a.HandedOver)
 		p.Endings = append(p.Endings, a.Ending)
 		p.StartedMs, p.EndedMs = append(p.StartedMs, a.StartedMS), append(p.EndedMs, a.EndedMS)
+	}
+	if impossible+foreign > 0 {
+		h.cfg.Log.Error("journal records were left out", "host", me.id, "impossible", impossible, "of_units_not_its_own", foreign, "attempt", example)
+	}
+	if foreign > 0 {
+		h.foreign(me.id, "its journal has attempts of another host's unit", me.address)
 	}
 	if len(p.Ids) == 0 {
 		return nil

@@ -20,6 +20,7 @@ import (
 // hostLink is one host's link, or the memory of one that broke a moment ago.
 type hostLink struct {
 	id      ids.ID
+	address string        // of the agent
 	link    *link.Link    // nil: broken
 	since   time.Time     // linked, or broken, since
 	moved   chan struct{} // closed and replaced when desires changes
@@ -39,7 +40,7 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, f.Message, f.Kind.Status())
 		return
 	}
-	me := &hostLink{id: host.ID, since: h.cfg.Clock.Now(), moved: make(chan struct{}), joined: host.JoinedAt, desires: host.Generation}
+	me := &hostLink{id: host.ID, address: remoteIP(r), since: h.cfg.Clock.Now(), moved: make(chan struct{}), joined: host.JoinedAt, desires: host.Generation}
 	l, err := link.Accept(w, r, h.linked(me), h.cfg.Log)
 	if err != nil {
 		h.cfg.Log.Warn("an agent's link failed", "host", host.Name, "error", err)
@@ -117,7 +118,7 @@ func (h *Hub) linked(me *hostLink) http.Handler {
 	m.HandleFunc("POST "+wire.PathFacts, h.answer(func(r *http.Request) (any, error) { return nil, h.facts(r, me) }))
 	m.HandleFunc("GET "+wire.PathProgram, h.program)
 	m.HandleFunc("POST "+wire.PathJournal, h.answer(func(r *http.Request) (any, error) { return nil, h.store(r, me) }))
-	return m
+	return new(pace).paced(m)
 }
 
 // DialLink opens a stream to a host's data plane through its link: for hosts that gateways cannot reach.

@@ -68,7 +68,7 @@ func Dial(ctx context.Context, url string, cfg *tls.Config, proxy Proxy, handler
 		}
 		return nil, fmt.Errorf("link: %w", err)
 	}
-	return start(conn, yamux.Client, handler, log)
+	return start(conn, yamux.Client, 0, handler, log)
 }
 
 // Accept takes the hub's side of a request that Dial made. It answers the request itself when it fails.
@@ -77,12 +77,12 @@ func Accept(w http.ResponseWriter, r *http.Request, handler http.Handler, log *s
 	if err != nil {
 		return nil, fmt.Errorf("link: %w", err)
 	}
-	return start(conn, yamux.Server, handler, log)
+	return start(conn, yamux.Server, maxStreams, handler, log)
 }
 
 type yamuxSide func(io.ReadWriteCloser, *yamux.Config) (*yamux.Session, error)
 
-func start(ws *websocket.Conn, side yamuxSide, handler http.Handler, log *slog.Logger) (*Link, error) {
+func start(ws *websocket.Conn, side yamuxSide, streams int, handler http.Handler, log *slog.Logger) (*Link, error) {
 	quiet := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	cfg := yamux.DefaultConfig()
 	cfg.KeepAliveInterval = pingEvery
@@ -105,10 +105,14 @@ func start(ws *websocket.Conn, side yamuxSide, handler http.Handler, log *slog.L
 		IdleConnTimeout:     idleTimeout / 2, // before the other side's, so that no request meets a closing stream
 		DisableCompression:  true,
 	}
+	var in net.Listener = session
+	if streams > 0 {
+		in = &bounded{session, make(chan struct{}, streams)}
+	}
 	l.serving.Add(1)
 	go func() {
 		defer l.serving.Done()
-		_ = l.server.Serve(session) // ends with the session
+		_ = l.server.Serve(in) // ends with the session
 	}()
 	return l, nil
 }

@@ -173,3 +173,43 @@ func wait(t *testing.T, done <-chan struct{}, what string) {
 		t.Fatal("waited in vain for " + what)
 	}
 }
+
+// An agent that opens streams without end is hung up on; what it has open works on, and a place that is given back is
+// another's.
+func TestAnAgentHasAFewStreamsOnly(t *testing.T) {
+	agent, _, _ := pair(t, http.NotFoundHandler(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "here") }))
+	ask := func(c net.Conn) bool {
+		_ = c.SetDeadline(time.Now().Add(patience))
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: link\r\n\r\n")
+		_, err := io.ReadFull(c, make([]byte, 1))
+		return err == nil
+	}
+	var open []net.Conn
+	for range maxStreams {
+		c, err := agent.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ask(c) {
+			t.Fatalf("stream %d is not served", len(open))
+		}
+		open = append(open, c)
+	}
+	for range 3 * maxStreams {
+		if c, err := agent.Open(); err == nil && ask(c) {
+			t.Fatal("one more stream is served")
+		}
+	}
+	for _, c := range open {
+		_ = c.Close()
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		c, err := agent.Open()
+		if err == nil && ask(c) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("no place is given back")
+		}
+	}
+}

@@ -33,6 +33,7 @@ const (
 var (
 	channelName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 	versionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}$`)
+	fileName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,127}$`)
 	platforms   = regexp.MustCompile(`^[a-z0-9]{1,16}/[a-z0-9]{1,16}$`)
 )
 
@@ -79,7 +80,7 @@ func (f *Folder) Offer(channel, platform string) (u wire.Update, path string, ok
 		return u, "", false, fmt.Errorf("the manifest of channel %s: %w", channel, err)
 	}
 	p, ok := c.Programs[platform]
-	if !ok || p.File != filepath.Base(p.File) || !versionName.MatchString(c.Version) {
+	if !ok || !fileName.MatchString(p.File) || !versionName.MatchString(c.Version) {
 		return u, "", false, nil
 	}
 	return wire.Update{Version: c.Version, SHA256: p.SHA256, Bytes: p.Bytes, Signature: p.Signature}, filepath.Join(f.dir, p.File), true, nil

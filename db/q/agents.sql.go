@@ -219,17 +219,23 @@ func (q *Queries) InsertRelease(ctx context.Context, arg InsertReleaseParams) (i
 }
 
 const isHostUnit = `-- name: IsHostUnit :one
-SELECT EXISTS (SELECT FROM units WHERE id = $1 AND host_id = $2::uuid)::boolean AS own
+SELECT EXISTS (
+  SELECT FROM units u WHERE u.id = $1 AND u.host_id = $2::uuid
+  AND ($3::uuid IN (u.id, '00000000-0000-0000-0000-000000000000') OR EXISTS (
+    SELECT FROM units h WHERE h.id = $3::uuid AND h.part_of = u.part_of AND h.role = u.role AND h.replica = u.replica))
+)::boolean AS own
 `
 
 type IsHostUnitParams struct {
 	ID     ids.ID
 	HostID ids.ID
+	Head   ids.ID
 }
 
-// Also of units that were removed a moment ago: their host still tells that they stop.
+// Also of units that were removed a moment ago: their host still tells that they stop. A head, if there is one, must be of the
+// same replica.
 func (q *Queries) IsHostUnit(ctx context.Context, arg IsHostUnitParams) (bool, error) {
-	row := q.db.QueryRow(ctx, isHostUnit, arg.ID, arg.HostID)
+	row := q.db.QueryRow(ctx, isHostUnit, arg.ID, arg.HostID, arg.Head)
 	var own bool
 	err := row.Scan(&own)
 	return own, err

@@ -114,5 +114,10 @@ UNION
 SELECT unit_id FROM attempt_journal WHERE attempt_id = ANY(sqlc.arg(attempts)::uuid[]) AND host_id = sqlc.arg(host_id)::uuid;
 
 -- name: IsHostUnit :one
--- Also of units that were removed a moment ago: their host still tells that they stop.
-SELECT EXISTS (SELECT FROM units WHERE id = sqlc.arg(id) AND host_id = sqlc.arg(host_id)::uuid)::boolean AS own;
+-- Also of units that were removed a moment ago: their host still tells that they stop. A head, if there is one, must be of the
+-- same replica.
+SELECT EXISTS (
+  SELECT FROM units u WHERE u.id = sqlc.arg(id) AND u.host_id = sqlc.arg(host_id)::uuid
+  AND (sqlc.arg(head)::uuid IN (u.id, '00000000-0000-0000-0000-000000000000') OR EXISTS (
+    SELECT FROM units h WHERE h.id = sqlc.arg(head)::uuid AND h.part_of = u.part_of AND h.role = u.role AND h.replica = u.replica))
+)::boolean AS own;

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"millrace/internal/clock"
@@ -106,6 +107,23 @@ func DialJoin(digest []byte, c clock.Clock) *tls.Config {
 		}
 		return errors.New("pki: the hub's authority is not the one the join token names")
 	})
+}
+
+// Watch gives a server's settings that tell of every peer whose certificate they refuse, before the peer learns of it.
+func Watch(cfg *tls.Config, refused func(from net.Addr, err error)) *tls.Config {
+	out := cfg.Clone()
+	out.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		one := cfg.Clone()
+		one.VerifyConnection = func(cs tls.ConnectionState) error {
+			err := cfg.VerifyConnection(cs)
+			if err != nil {
+				refused(hello.Conn.RemoteAddr(), err)
+			}
+			return err
+		}
+		return one, nil
+	}
+	return out
 }
 
 // Peer is the verified name at the other end; an error when it showed no certificate.

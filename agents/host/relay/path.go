@@ -3,6 +3,7 @@ package relay
 import (
 	"net/http"
 	"net/url"
+	gopath "path"
 	"strings"
 
 	"millrace/agents/wire"
@@ -50,7 +51,9 @@ func split(u *url.URL) (unit ids.ID, path string, ok bool) {
 		return ids.Nil, "", false
 	}
 	unit, err := ids.Parse(ids.Unit, name)
-	return unit, "/" + path, err == nil
+	path = "/" + path
+	// What an engine may take for another path than the one that is judged here goes nowhere.
+	return unit, path, err == nil && gopath.Clean(path) == path && !strings.ContainsAny(path, "\\%;\r\n")
 }
 
 // hopByHop are headers of one connection, in canonical form; both ways.

@@ -227,7 +227,7 @@ func (s *Server) listen() error {
 	}
 	if c.Roles.Hub {
 		s.life.run("agents' listener", func(ctx context.Context) error {
-			return agentapi.Serve(ctx, c.Agents, c.CA.Trust().HubServer(c.CA.HubSource(c.HubNames...)), s.Hub.Handler(), slog.Default())
+			return agentapi.Serve(ctx, c.Agents, s.Hub.Guard(c.CA.Trust().HubServer(c.CA.HubSource(c.HubNames...))), s.Hub.Handler(), slog.Default())
 		})
 	}
 	if c.Public == nil {
