@@ -15,11 +15,11 @@ import (
 
 const programMode = 0o700
 
-// Wants reports whether the update is one to install.
+// Wants reports whether the update is one to install. The very program that runs is none, whatever version it says.
 func (p *Program) Wants(u *wire.Update, version string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return u != nil && u.Version != version && !p.state.Trial && !bytes.Equal(u.SHA256, p.state.Failed)
+	return u != nil && u.Version != version && !p.state.Trial && !bytes.Equal(u.SHA256, p.state.Failed) && !bytes.Equal(u.SHA256, p.sum)
 }
 
 // Install fetches the update and makes it current. Switch then runs it.

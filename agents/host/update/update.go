@@ -27,6 +27,7 @@ const programsDir = "programs"
 // Program is the running program. It is safe for concurrent use.
 type Program struct {
 	dir, self string
+	sum       []byte // digest of self
 	key       ed25519.PublicKey // nil = the digest alone counts
 	platform  string
 	log       *slog.Logger
@@ -56,6 +57,9 @@ func Enter(cfg Config) (*Program, error) {
 		return nil, fmt.Errorf("update: %w", err)
 	}
 	p := &Program{dir: cfg.Dir, self: self, key: cfg.Key, platform: cfg.Platform, log: cfg.Log}
+	if p.sum, err = sumOf(self); err != nil {
+		return nil, fmt.Errorf("update: %w", err)
+	}
 	p.load()
 	if err := p.settle(); err != nil {
 		return nil, err

@@ -91,6 +91,9 @@ func TestATrialThatFailedIsRemembered(t *testing.T) {
 	if p.Wants(nil, "v1") || p.Wants(u, "v2") || !p.Wants(u, "v1") {
 		t.Error("what is wanted")
 	}
+	if p.Wants(&wire.Update{Version: "1.8.0", SHA256: p.sum}, "dev") {
+		t.Error("the running program is wanted again for ever: it was built without the version that it was published under")
+	}
 	if err := p.Install(u, sends("program")); err != nil {
 		t.Fatal(err)
 	}
