@@ -27,7 +27,7 @@ const programsDir = "programs"
 // Program is the running program. It is safe for concurrent use.
 type Program struct {
 	dir, self string
-	sum       []byte // digest of self
+	sum       []byte            // digest of self
 	key       ed25519.PublicKey // nil = the digest alone counts
 	platform  string
 	log       *slog.Logger
