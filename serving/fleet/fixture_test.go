@@ -47,15 +47,16 @@ func (b *bed) Running(ids.ID) (int, bool) { return 0, b.idle }
 
 // agent is a fake host: it applies what it reads at once.
 type agent struct {
-	id     ids.ID
-	name   string
-	gpus   int
-	domain string
-	dead   bool           // reports nothing
-	slow   bool           // its engines never become ready
-	broken map[int]string // GPU faults
-	fail   map[string]string
-	runs   map[ids.ID]*engineRun // what really runs there, whoever knows of it
+	id      ids.ID
+	name    string
+	gpus    int
+	domain  string
+	address string         // in the fabric
+	dead    bool           // reports nothing
+	slow    bool           // its engines never become ready
+	broken  map[int]string // GPU faults
+	fail    map[string]string
+	runs    map[ids.ID]*engineRun // what really runs there, whoever knows of it
 }
 
 // engineRun is a fake engine.
@@ -115,7 +116,8 @@ func (b *bed) recipe(text string) ids.ID {
 
 func (b *bed) host(name string, gpus int) *agent {
 	b.Helper()
-	a := &agent{id: ids.New(), name: name, gpus: gpus, broken: map[int]string{}, fail: map[string]string{}, runs: map[ids.ID]*engineRun{}}
+	n := len(b.hosts)
+	a := &agent{id: ids.New(), address: fmt.Sprintf("10.0.%d.%d", n/250, n%250+1), name: name, gpus: gpus, broken: map[int]string{}, fail: map[string]string{}, runs: map[ids.ID]*engineRun{}}
 	b.tx(func(query *q.Queries, _ pgx.Tx) error {
 		_, err := query.EnsureHost(b.Context(), q.EnsureHostParams{ID: a.id, Name: name})
 		return err
@@ -141,7 +143,7 @@ func (b *bed) report(a *agent) {
 			return err
 		}
 		o := wire.Observed{DataURL: wire.DataByLink}
-		o.NICs = []wire.NIC{{Name: "eth0", Gbps: 400, Up: true, Address: "10.0.0." + fmt.Sprint(len(b.hosts))}}
+		o.NICs = []wire.NIC{{Name: "eth0", Gbps: 400, Up: true, Address: a.address}}
 		for i := range a.gpus {
 			o.GPUs = append(o.GPUs, wire.GPU{Index: i, Model: "B200", Arch: "sm100", MemoryBytes: 180 << 30, Domain: a.domain, Fault: a.broken[i]})
 		}

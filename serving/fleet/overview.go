@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -122,15 +123,43 @@ func (s *Service) Overview(ctx context.Context, by tenants.Actor) (out Overview,
 		for i := range w.others {
 			out.Units = append(out.Units, w.otherView(&w.others[i]))
 		}
+		uses := w.uses()
 		for _, h := range w.order {
-			out.Hosts = append(out.Hosts, w.hostView(h))
+			out.Hosts = append(out.Hosts, h.view(uses[h.ID]))
 		}
 		return nil
 	})
 	return out, err
 }
 
-func (w *world) hostView(h *host) HostView {
+// use is what some GPUs of a host do.
+type use struct {
+	gpus              []int
+	unit              ids.ID
+	name, role, state string
+}
+
+// uses is who uses what, by host.
+func (w *world) uses() map[ids.ID][]use {
+	out := make(map[ids.ID][]use, len(w.hosts))
+	for _, u := range w.units {
+		for _, g := range u.groups {
+			for i := range g.rows {
+				at := *g.rows[i].HostID
+				out[at] = append(out[at], use{gpusOf(&g.rows[i]), u.id, u.name, g.role, g.state()})
+			}
+		}
+	}
+	for i := range w.others {
+		row := &w.others[i]
+		if h := w.hosts[*row.HostID]; h != nil {
+			out[h.ID] = append(out[h.ID], use{h.takenBy(row), row.ID, row.Name, row.Role, row.Wanted})
+		}
+	}
+	return out
+}
+
+func (h *host) view(uses []use) HostView {
 	v := HostView{ID: h.ID, Name: h.Name, Facts: Facts{h.Provider, h.Region, h.Network, h.FailureDomain, h.CapacityKind, h.GpuHourNano}, Domain: h.Domain,
 		Connected: !h.lost, Joined: h.JoinedAt, Seen: millis(h.SeenMs), AgentVersion: h.AgentVersion, Simulated: h.seen.Simulated, Cordoned: h.Cordoned,
 		Draining: h.Draining, Away: h.Away, Reason: h.CordonReason, CordonedBy: h.CordonedBy, CordonedAt: timeOf(h.CordonedAt), Observed: h.seen}
@@ -140,27 +169,11 @@ func (w *world) hostView(h *host) HostView {
 	for _, g := range h.seen.GPUs {
 		v.GPUs = append(v.GPUs, GPUView{GPU: g, Broken: h.broken([]int{g.Index})})
 	}
-	use := func(gpus []int, id ids.ID, name, role, state string) {
-		for _, gpu := range gpus {
-			for i := range v.GPUs {
-				if v.GPUs[i].Index == gpu && (v.GPUs[i].Unit == ids.Nil || state != Planned) {
-					v.GPUs[i].Unit, v.GPUs[i].Name, v.GPUs[i].Role, v.GPUs[i].State = id, name, role, state
-				}
+	for _, u := range uses {
+		for i := range v.GPUs {
+			if g := &v.GPUs[i]; slices.Contains(u.gpus, g.Index) && (g.Unit == ids.Nil || u.state != Planned) {
+				g.Unit, g.Name, g.Role, g.State = u.unit, u.name, u.role, u.state
 			}
-		}
-	}
-	for _, u := range w.units {
-		for _, g := range u.groups {
-			for i := range g.rows {
-				if *g.rows[i].HostID == h.ID {
-					use(gpusOf(&g.rows[i]), u.id, u.name, g.role, g.state())
-				}
-			}
-		}
-	}
-	for i := range w.others {
-		if row := &w.others[i]; *row.HostID == h.ID {
-			use(h.takenBy(row), row.ID, row.Name, row.Role, row.Wanted)
 		}
 	}
 	return v
