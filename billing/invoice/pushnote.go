@@ -39,8 +39,12 @@ func sentBack(notes []q.CreditNote) (cents int64) {
 // notSent says what credit notes send back and the customer does not get; "" = he gets all.
 func notSent(v view) (problem string) {
 	for i := range v.notes {
-		if n := &v.notes[i]; toSend(n) && n.TillProblem != "" {
+		switch n := &v.notes[i]; {
+		case !toSend(n):
+		case n.TillProblem != "":
 			return fmt.Sprintf("the payment provider does not send back %s of credit note %s: %s", dollars(sends(n)), n.Number, n.TillProblem)
+		case n.TillAgainAt != nil:
+			return fmt.Sprintf("the payment provider does not say what became of the %s of credit note %s: it is asked again", dollars(sends(n)), n.Number)
 		}
 	}
 	if lost := sentBack(v.notes) - v.seen.Refunded; lost > 0 {
@@ -154,19 +158,21 @@ func (c *Collector) keepNotes(ctx context.Context, v view, after q.InvoicePush, 
 	})
 }
 
-// refused keeps why a credit note was not taken, and when it is tried again in other words. Any other failure stays one.
+// refused keeps why a credit note was not taken, and when it is tried again in other words. A failure that is only repeated says
+// nothing of what was asked first: there is no answer yet (checkSend). Any other failure stays one.
 func (c *Collector) refused(ctx context.Context, v view, after q.InvoicePush, n q.CreditNote, failure error) error {
-	f, pause := fault.Of(failure), noteAgain
+	f := fault.Of(failure)
+	problem, pause := clip(f.Message, maxProblem), noteAgain
 	switch f.Code {
 	case CodeRefused:
 	case CodeReplayed:
-		pause = replayPause
+		problem, pause = "", replayPause
 	default:
 		return failure
 	}
 	slog.WarnContext(ctx, "invoice: the payment provider does not take a credit note", "note", n.Number, "cause", failure)
 	at := c.s.now().Add(pause)
 	return c.keepNotes(ctx, v, after, func(r *q.Queries) error {
-		return r.RefuseCreditNote(ctx, q.RefuseCreditNoteParams{OrgID: n.OrgID, ID: n.ID, TillProblem: clip(f.Message, maxProblem), TillAgainAt: &at})
+		return r.RefuseCreditNote(ctx, q.RefuseCreditNoteParams{OrgID: n.OrgID, ID: n.ID, TillProblem: problem, TillAgainAt: &at})
 	})
 }

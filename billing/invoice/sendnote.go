@@ -64,6 +64,9 @@ func (d sendDeed) check(ctx context.Context, queries *q.Queries, n *q.CreditNote
 	return checkSend(n, push, r, d.s.now())
 }
 
+// sendMargin is how long before the next try nothing is sent by hand any more: the clock of who tries may be ahead of this one.
+const sendMargin = time.Minute
+
 // checkSend goes by the last answer and the last look: between a refusal and the next try nothing is under way there.
 func checkSend(n *q.CreditNote, push q.InvoicePush, r credit.Request, now time.Time) error {
 	switch {
@@ -77,7 +80,7 @@ func checkSend(n *q.CreditNote, push q.InvoicePush, r credit.Request, now time.T
 		return fault.New(fault.Conflict, "The payment provider sent it back.").WithCode("sent_there")
 	case n.TillRef == nil && push.LooseCents > 0:
 		return fault.New(fault.Conflict, "%s were refunded by hand at the payment provider. Refund the rest there, too.", dollars(push.LooseCents)).WithCode("refunded_there")
-	case n.TillRef == nil && (n.TillProblem == "" || !pauses(n, now)):
+	case n.TillRef == nil && (n.TillProblem == "" || !pauses(n, now.Add(sendMargin))):
 		return fault.New(fault.Conflict, "The payment provider is being asked to send it back. Wait until it refuses.").WithCode("being_sent")
 	}
 	return nil

@@ -164,6 +164,32 @@ func TestWhatIsNotSentByHand(t *testing.T) {
 	s.reconciled()
 }
 
+// While nobody knows what became of what was asked, nothing is sent by hand: a failure that is only repeated is no refusal. Nor is
+// it shortly before the next try, which another machine's clock may begin.
+func TestNothingIsSentByHandWhileTheAnswerIsUnknown(t *testing.T) {
+	s := newShop(t)
+	id := s.paidThere(100_00)
+	answers := []error{lost, replayed, refused}
+	s.collect = s.collector(&scripted{Till: s.gateway.Till(), fail: func(_ invoice.TillNote, try int) error { return answers[min(try, len(answers))-1] }})
+	s.must(s.note(id, 40_00, invoice.BackByStripe))
+	note := s.get(id).Notes[0].ID
+	for _, what := range []string{"lost", "repeated"} {
+		_ = s.collect.Turn(t.Context())
+		_, err := s.sendByHand(operator, id, note, what)
+		s.wantCode(what, err, "being_sent")
+		s.clock.Advance(10 * time.Minute)
+	}
+	s.turn()
+	s.clock.Advance(24*time.Hour - 30*time.Second)
+	_, err := s.sendByHand(operator, id, note, "shortly before")
+	s.wantCode("shortly before the next try", err, "being_sent")
+	s.clock.Advance(time.Hour)
+	s.turn()
+	_, err = s.sendByHand(operator, id, note, "refused")
+	s.must(err)
+	s.reconciled()
+}
+
 // Above the limit a second operator approves. Many at once send it once.
 func TestSendingByHandIsApprovedAndDoneOnce(t *testing.T) {
 	s := newShop(t)
