@@ -6,7 +6,7 @@ import (
 )
 
 // A page over a month adds up every rollup of it, and is read again whenever something new was rated. Days that are over
-// hardly change, so what was read of them is kept for a while.
+// hardly change, so what was read of them is kept for a while; so are hours that are over.
 const (
 	closedAfter  = 2 * time.Hour   // a day is over when its last requests have ended and are rated
 	closedFor    = 5 * time.Minute // how long a day is kept: news of it is seen that much later

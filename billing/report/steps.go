@@ -11,7 +11,7 @@ import (
 // steps are the buckets of an answer, one after another without gaps.
 type steps struct {
 	starts, stops []time.Time
-	whole         []bool // the step is a whole calendar day
+	whole         []bool // the step is a whole calendar day, or a whole hour
 }
 
 func (t *steps) add(start, stop time.Time, whole bool) {
@@ -35,6 +35,7 @@ func (in Query) steps() (t steps, err error) {
 			next, whole = day.End, at.Equal(day.Start) && !day.End.After(in.To)
 		case StepHour:
 			next = at.Add(time.Hour)
+			whole = at.Truncate(time.Hour).Equal(at) && !next.After(in.To)
 		}
 		if next.After(in.To) {
 			next = in.To

@@ -342,6 +342,39 @@ func TestClosedDaysOfACustomer(t *testing.T) {
 	expect(map[string]int64{"19 key a": 17, "19 Playground": 6, "20 key a": 40, "spend": 63})
 }
 
+// So are hours that are over; those that may still get something are read anew, and so is a part of an hour.
+func TestClosedHoursOfAllCustomers(t *testing.T) {
+	w := newWorld(t)
+	c := w.customer("Acme", 1, 0)
+	model := w.model("m/one")
+	hour := now.Truncate(time.Hour)
+	old, young := hour.Add(-4*time.Hour), hour.Add(-2*time.Hour)
+	add := func(at time.Time, n int64) {
+		w.roll(row{org: c.id, project: c.project, key: c.keys[0], model: model, at: at, Sums: sums(n)})
+	}
+	expect := func(part time.Duration, want map[time.Time]int64) {
+		t.Helper()
+		got := map[time.Time]int64{}
+		cells, err := w.Usage(t.Context(), w.root, report.Query{From: old.Add(part), To: hour, Step: report.StepHour})
+		for _, x := range cells {
+			got[x.Start] = x.Requests
+		}
+		if err != nil || !maps.Equal(got, want) {
+			t.Fatalf("got %v, %v, want %v", got, err, want)
+		}
+	}
+	add(old.Add(30*time.Minute), 1)
+	add(young, 2)
+	expect(0, map[time.Time]int64{old: 1, young: 2})
+	add(old.Add(30*time.Minute), 4)
+	add(young, 8)
+	expect(0, map[time.Time]int64{old: 1, young: 10})
+	part := 15 * time.Minute
+	expect(part, map[time.Time]int64{old.Add(part): 5, young.Add(part - time.Hour): 10})
+	w.clock.Advance(5 * time.Minute)
+	expect(0, map[time.Time]int64{old: 5, young: 10})
+}
+
 // Where there are more customers than a report has room for, those that paid least are added up; a list of some has theirs.
 func TestAReportOfManyCustomers(t *testing.T) {
 	w := newWorld(t)
