@@ -703,13 +703,18 @@ func (q *Queries) ResponseUpdate(ctx context.Context, arg ResponseUpdateParams) 
 }
 
 const responsesAlive = `-- name: ResponsesAlive :many
-UPDATE responses SET alive_at = now() WHERE owner = $1 AND status IN ('queued', 'in_progress') RETURNING id
+UPDATE responses SET alive_at = now() WHERE owner = $1 AND id = ANY($2::uuid[]) AND status IN ('queued', 'in_progress') RETURNING id
 `
 
-// What a process still makes. What it misses here was cancelled, deleted or given up for dead. The database's clock counts: those
-// of processes differ.
-func (q *Queries) ResponsesAlive(ctx context.Context, owner *ids.ID) ([]ids.ID, error) {
-	rows, err := q.db.Query(ctx, responsesAlive, owner)
+type ResponsesAliveParams struct {
+	Owner   *ids.ID
+	Running []ids.ID
+}
+
+// What a process still makes, of what it names: what it began and could not end is given up for dead like that of others. What it
+// misses here was cancelled, deleted or given up for dead. The database's clock counts: those of processes differ.
+func (q *Queries) ResponsesAlive(ctx context.Context, arg ResponsesAliveParams) ([]ids.ID, error) {
+	rows, err := q.db.Query(ctx, responsesAlive, arg.Owner, arg.Running)
 	if err != nil {
 		return nil, err
 	}

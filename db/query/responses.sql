@@ -34,9 +34,9 @@ UPDATE responses r SET status = sqlc.arg(status), response = sqlc.arg(response),
 FROM old WHERE r.org_id = $1 AND r.id = $2 AND r.status IN ('queued', 'in_progress') RETURNING (octet_length(r.response) - old.length)::bigint AS more;
 
 -- name: ResponsesAlive :many
--- What a process still makes. What it misses here was cancelled, deleted or given up for dead. The database's clock counts: those
--- of processes differ.
-UPDATE responses SET alive_at = now() WHERE owner = sqlc.arg(owner) AND status IN ('queued', 'in_progress') RETURNING id;
+-- What a process still makes, of what it names: what it began and could not end is given up for dead like that of others. What it
+-- misses here was cancelled, deleted or given up for dead. The database's clock counts: those of processes differ.
+UPDATE responses SET alive_at = now() WHERE owner = sqlc.arg(owner) AND id = ANY(sqlc.arg(running)::uuid[]) AND status IN ('queued', 'in_progress') RETURNING id;
 
 -- name: ResponsesOrphaned :many
 SELECT org_id, id, response, streamed FROM responses

@@ -40,7 +40,7 @@ func (s *Service) Beat(ctx context.Context) error {
 	live := map[ids.ID]bool{}
 	err := s.o.DB.InTx(ctx, db.System(), func(tx pgx.Tx) error {
 		clear(live)
-		rows, err := q.New(tx).ResponsesAlive(ctx, &s.owner)
+		rows, err := q.New(tx).ResponsesAlive(ctx, q.ResponsesAliveParams{Owner: &s.owner, Running: mine})
 		for _, id := range rows {
 			live[id] = true
 		}

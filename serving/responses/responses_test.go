@@ -202,6 +202,26 @@ func TestOrphansFail(t *testing.T) {
 	}
 }
 
+// A process keeps alive what it makes, not what it began once and could neither make nor end: the answer to a commit was lost.
+func TestWhatNobodyMakesIsGivenUp(t *testing.T) {
+	w := newWorld(t, endless(t))
+	id, lost := w.start(background+`}`), ids.New()
+	w.awaits(id, "in_progress")
+	w.exec(`INSERT INTO responses (org_id, id, project_id, created_at, expires_at, status, input, response, background, streamed, owner, alive_at)
+		SELECT org_id, $1, project_id, created_at, expires_at, 'queued', input, response, background, streamed, owner, alive_at FROM responses`, lost)
+	w.exec("UPDATE responses SET alive_at = alive_at - interval '1 minute'")
+	if err := w.one.Beat(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.two.Rescue(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if made, gone := w.status(id), w.status(ids.Format("resp", lost)); made != "in_progress" || gone != "failed" {
+		t.Fatalf("what is made is %s, what nobody makes is %s", made, gone)
+	}
+	w.drain(0)
+}
+
 // What ends because the gateway does is not paid: its customer got nothing.
 func TestDrainWaitsAndThenCuts(t *testing.T) {
 	began := make(chan struct{})
