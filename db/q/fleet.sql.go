@@ -485,6 +485,18 @@ func (q *Queries) GetPlan(ctx context.Context, id ids.ID) (GetPlanRow, error) {
 	return i, err
 }
 
+const hasFleet = `-- name: HasFleet :one
+SELECT (EXISTS (SELECT FROM plans WHERE state = 'committed') OR EXISTS (SELECT FROM units WHERE plan_id IS NOT NULL AND removed_at IS NULL))::boolean AS there
+`
+
+// Whether there is a plan, or anything left of one.
+func (q *Queries) HasFleet(ctx context.Context) (bool, error) {
+	row := q.db.QueryRow(ctx, hasFleet)
+	var there bool
+	err := row.Scan(&there)
+	return there, err
+}
+
 const holdLease = `-- name: HoldLease :one
 SELECT term FROM control_leases WHERE name = $1 AND holder = $2 AND term = $3 AND expires_at > clock_timestamp() FOR SHARE
 `

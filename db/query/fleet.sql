@@ -22,6 +22,10 @@ UPDATE control_leases SET expires_at = clock_timestamp() WHERE name = sqlc.arg(n
 -- name: GetLease :one
 SELECT holder, term, (expires_at > clock_timestamp())::boolean AS held, since FROM control_leases WHERE name = sqlc.arg(name);
 
+-- name: HasFleet :one
+-- Whether there is a plan, or anything left of one.
+SELECT (EXISTS (SELECT FROM plans WHERE state = 'committed') OR EXISTS (SELECT FROM units WHERE plan_id IS NOT NULL AND removed_at IS NULL))::boolean AS there;
+
 -- name: FleetSettings :one
 SELECT auto_repair, spares, spares_from, max_lost, updated_by, updated_at FROM fleet_settings;
 

@@ -114,7 +114,7 @@ func (e *Executor) Pass(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	w, err := e.look(ctx)
-	if err != nil || w.plan == nil && len(w.units) == 0 {
+	if err != nil || w == nil {
 		return 0, err
 	}
 	if why := w.frozen(); why != "" {
@@ -132,15 +132,19 @@ func (e *Executor) Pass(ctx context.Context) (int, error) {
 	return e.done, err
 }
 
-// look reads the world.
+// look reads the world; nil when no plan was ever committed.
 func (e *Executor) look(ctx context.Context) (w *world, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	err = e.cfg.DB.InTx(ctx, db.System().ReadOnly().Snapshot(), func(tx pgx.Tx) (err error) {
-		w, err = e.read.read(ctx, q.New(tx))
+	err = e.cfg.DB.InTx(ctx, db.System().ReadOnly().Snapshot(), func(tx pgx.Tx) error {
+		query := q.New(tx)
+		there, err := query.HasFleet(ctx)
+		if err == nil && there {
+			w, err = e.read.read(ctx, query)
+		}
 		return err
 	})
-	if err == nil {
+	if err == nil && w != nil {
 		w.match()
 	}
 	return w, err
