@@ -89,7 +89,7 @@ type Event struct {
 const (
 	MaxRawBytes   = 4 << 10
 	MaxDoubtBytes = 300
-	MaxAttempts   = 40 // of a request with images that several engines serve
+	MaxAttempts   = 56 // of a request with images that several engines serve
 	MaxBudgets    = 16
 	MaxEventBytes = 16 << 10
 )

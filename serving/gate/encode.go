@@ -14,7 +14,7 @@ import (
 
 // Encoder legs of one request.
 const (
-	maxEncoded     = 16 // images; with more of them prefill engines encode all themselves
+	maxEncoded     = 8 // images; with more of them prefill engines encode all themselves
 	encodersAtOnce = 8
 	encodeTries    = 2 // encoders for one image
 )

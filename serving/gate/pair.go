@@ -100,7 +100,10 @@ func (p *pairing) inTurn(attempt ids.ID, body []byte) (ended bool, err error) {
 	p.took(&handed)
 	t.booking.Prefill.FirstToken()
 	ended, err = p.decode(r.ctx, p.unit.Handoff.Decode(nil, t.body.text, p.over, &handed), p.by(t.gate.Times.Transfer))
-	return ended, p.lost(err)
+	if ended {
+		return true, err
+	}
+	return false, p.lost(err)
 }
 
 // by is a stage's deadline, within the request's own.
@@ -118,9 +121,6 @@ func (p *pairing) by(stage time.Duration) time.Time {
 
 // lost says that D is where an attempt failed.
 func (p *pairing) lost(err error) error {
-	if err == nil {
-		return nil
-	}
 	return &legError{engine: p.d.ID, index: len(p.r.t.attempts) - 1, cause: err}
 }
 

@@ -34,7 +34,7 @@ func TestEnginesComeAndGo(t *testing.T) {
 		}
 		t.Run(m.name, func(t *testing.T) {
 			s := shape{p: 2, d: 2, times: gate.Times{Prefill: 2 * time.Second, Transfer: 2 * time.Second, Trail: time.Second},
-				change: func(c *sim.Config) { c.Lease, c.PeerWait, c.Speed = time.Second, 3*time.Second, 20 }}
+				change: func(c *sim.Config) { c.Lease, c.PeerWait, c.Speed = 3*time.Second, 5*time.Second, 20 }}
 			f := newFleet(t, m, s)
 			one := f.beside()
 			want := f.expected(t, one)
@@ -74,7 +74,7 @@ func TestAStormOfCancels(t *testing.T) {
 	for _, m := range handoffs {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, m, shape{p: 1, d: 1, times: gate.Times{Trail: time.Second}, change: func(c *sim.Config) { c.Lease, c.PeerWait = 200*time.Millisecond, 3*time.Second }})
+			f := newFleet(t, m, shape{p: 1, d: 1, times: gate.Times{Trail: time.Second}, change: func(c *sim.Config) { c.Lease, c.PeerWait = 3*time.Second, 5*time.Second }})
 			var whole, stayed atomic.Int64
 			f.crowd(200, 16, func(i int) {
 				random := rand.New(rand.NewPCG(uint64(i), 2))

@@ -17,7 +17,7 @@ import (
 )
 
 // hasty are deadlines that tests can wait for.
-var hasty = gate.Times{Prefill: 300 * time.Millisecond, Transfer: 300 * time.Millisecond, Trail: 300 * time.Millisecond, Queue: 2 * time.Second, FirstToken: 4 * time.Second}
+var hasty = gate.Times{Prefill: time.Second, Transfer: time.Second, Trail: 300 * time.Millisecond, Queue: 5 * time.Second, FirstToken: 10 * time.Second}
 
 // incident is a half-failure that was reported of a serving stack, replayed.
 type incident struct {
@@ -130,7 +130,7 @@ func TestHalfFailures(t *testing.T) {
 
 func (i *incident) replay(t *testing.T, m mode) {
 	s := i.shape
-	s.change = func(c *sim.Config) { c.Lease, c.PeerWait = 200*time.Millisecond, 3*time.Second }
+	s.change = func(c *sim.Config) { c.Lease, c.PeerWait = 2*time.Second, 5*time.Second }
 	f := newFleet(t, m, s)
 	if i.breaks != nil {
 		i.breaks(f)
@@ -144,7 +144,7 @@ func (i *incident) replay(t *testing.T, m mode) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(begun); took > 4*time.Second {
+	if took := time.Since(begun); took > 9*time.Second {
 		t.Errorf("it took %v", took)
 	}
 	want := i.status
@@ -207,7 +207,7 @@ func TestClientsLeaveDuringHandovers(t *testing.T) {
 		} {
 			t.Run(m.name+"/"+at.name, func(t *testing.T) {
 				t.Parallel()
-				f := newFleet(t, m, shape{times: gate.Times{Trail: time.Second}, change: func(c *sim.Config) { c.Lease, c.PeerWait = 100*time.Millisecond, 2*time.Second }})
+				f := newFleet(t, m, shape{times: gate.Times{Trail: time.Second}, change: func(c *sim.Config) { c.Lease, c.PeerWait = 2*time.Second, 5*time.Second }})
 				f.p[0].faults(t, at.p)
 				f.d[0].faults(t, at.d)
 				ctx, leave := context.WithTimeout(t.Context(), 60*time.Millisecond)
@@ -257,7 +257,7 @@ func TestAnswersAreContinuedElsewhere(t *testing.T) {
 			t.Run(m.name+"/"+c.name, func(t *testing.T) {
 				t.Parallel()
 				goesOn := c.goesOn && m.personality != "trtllm" // it cannot go on with a message
-				f := newFleet(t, m, shape{d: c.d, p: 2, times: gate.Times{Trail: time.Second}, change: func(cfg *sim.Config) { cfg.Lease = 200 * time.Millisecond }})
+				f := newFleet(t, m, shape{d: c.d, p: 2, times: gate.Times{Trail: time.Second}, change: func(cfg *sim.Config) { cfg.Lease = 2 * time.Second }})
 				for _, n := range f.d {
 					n.faults(t, c.fault)
 				}

@@ -75,7 +75,7 @@ func TestEncodersTakeImages(t *testing.T) {
 	for i, c := range []struct {
 		images, legs, failed int
 		fault                string
-	}{{0, 0, 0, `{}`}, {3, 3, 0, `{}`}, {2, 3, 1, `{"fail_before_first":500,"times":1}`}, {17, 0, 0, `{}`}, {1, 2, 2, `{"fail_before_first":500}`}} {
+	}{{0, 0, 0, `{}`}, {3, 3, 0, `{}`}, {2, 3, 1, `{"fail_before_first":500,"times":1}`}, {9, 0, 0, `{}`}, {1, 2, 2, `{"fail_before_first":500}`}} {
 		f.e[0].faults(t, c.fault)
 		if c.failed == 2 {
 			f.e[1].faults(t, c.fault)

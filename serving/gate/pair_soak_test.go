@@ -58,7 +58,7 @@ func TestNothingIsLeftOfManyRequests(t *testing.T) {
 }
 
 func soak(t *testing.T, m mode, requests int) {
-	f := newFleet(t, m, shape{p: 2, d: 2, maxPrompt: 300, change: func(c *sim.Config) { c.Lease, c.PeerWait = time.Second, 5*time.Second },
+	f := newFleet(t, m, shape{p: 2, d: 2, maxPrompt: 300, change: func(c *sim.Config) { c.Lease, c.PeerWait = 3*time.Second, 5*time.Second },
 		times: gate.Times{Prefill: time.Second, Transfer: time.Second, Trail: time.Second, Idle: time.Second, Report: time.Second}})
 	one := f.beside()
 	want := f.expected(t, one)

@@ -28,8 +28,11 @@ func (p *pairing) together(attempt ids.ID, body []byte) (ended bool, err error) 
 	began := true
 	defer func() { p.leg.leave(began, t.gate.Times.Trail) }()
 	ended, err = p.decode(ctx, p.unit.Handoff.Decode(nil, t.body.text, p.over, nil), p.by(t.gate.Times.Prefill+t.gate.Times.Transfer))
-	if ended || r.ctx.Err() != nil || p.leg.arrived() {
-		return ended, p.lost(err)
+	switch {
+	case ended:
+		return true, err
+	case r.ctx.Err() != nil, p.leg.arrived():
+		return false, p.lost(err)
 	}
 	began = mayHaveTaken(err)
 	switch l := p.leg; {
