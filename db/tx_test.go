@@ -188,8 +188,8 @@ func TestCollisionsAreRunAgain(t *testing.T) {
 		})
 	}
 	both.Wait()
-	if runs[0]+runs[1] != 3 {
-		t.Errorf("%d runs in all, want 3: one transaction is run again", runs[0]+runs[1])
+	if runs[0]+runs[1] < 3 { // more where the second run meets the other one again
+		t.Errorf("%d runs in all, want at least 3: one transaction is run again", runs[0]+runs[1])
 	}
 	if n := count(t, d, db.System(), "SELECT sum(credit_limit_nano)::int FROM orgs"); n != 4 {
 		t.Errorf("sum is %d, want 4: each transaction once", n)
