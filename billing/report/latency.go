@@ -108,11 +108,14 @@ func (s *Service) FirstTokenSteps(ctx context.Context, by tenants.Actor, org ids
 	return out, err
 }
 
+func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
 // UnitTraffic is what a unit answered lately.
 type UnitTraffic struct {
 	Requests, Errors int64
 	Prompt, Cached   int64 // tokens
-	First            Quantiles
+	First            Quantiles // to the first token
+	Token            Quantiles // from one token to the next
 }
 
 // UnitTraffic tells it of every unit that answered since a moment, over at most 5,000 requests of each organization.
@@ -122,7 +125,8 @@ func (s *Service) UnitTraffic(ctx context.Context, by tenants.Actor, since time.
 		rows, err := r.ReportUnitTraffic(ctx, q.ReportUnitTrafficParams{SinceBucket: since.UTC().Truncate(bucket), SinceDay: since.UTC().Truncate(wholeDay),
 			SinceID: idAt(since), MaxRows: sampleUnits})
 		for _, x := range rows {
-			out[x.Unit] = UnitTraffic{Requests: x.Requests, Errors: x.Errors, Prompt: x.Prompt, Cached: x.Cached, First: Quantiles{milliseconds(x.P50), milliseconds(x.P95)}}
+			out[x.Unit] = UnitTraffic{Requests: x.Requests, Errors: x.Errors, Prompt: x.Prompt, Cached: x.Cached, First: Quantiles{milliseconds(x.P50), milliseconds(x.P95)},
+				Token: Quantiles{microseconds(x.Step50Us), microseconds(x.Step95Us)}}
 		}
 		return err
 	})

@@ -76,7 +76,7 @@ func TestUnitTraffic(t *testing.T) {
 	version := w.version(model, usage.Prices{})
 	u1, u2 := ids.New(), ids.New()
 	served := func(at time.Time, first time.Duration, ending usage.Ending, status int, units ...ids.ID) {
-		x := call{key: c.keys[0], model: model, version: version, at: at, first: first, ending: ending, status: status, usage: usage.Vector{usage.Input: 100, usage.Cached: 300}}
+		x := call{key: c.keys[0], model: model, version: version, at: at, first: first, ending: ending, status: status, usage: usage.Vector{usage.Input: 100, usage.Cached: 300, usage.Output: 11}}
 		for _, u := range units {
 			x.attempts = append(x.attempts, usage.Attempt{ID: ids.New(), Unit: u})
 		}
@@ -93,8 +93,8 @@ func TestUnitTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[ids.ID]report.UnitTraffic{
-		u1: {Requests: 3, Errors: 2, Prompt: 1200, Cached: 900, First: report.Quantiles{P50: 100 * ms, P95: 300 * ms}},
-		u2: {Requests: 1, Prompt: 400, Cached: 300, First: report.Quantiles{P50: 500 * ms, P95: 500 * ms}},
+		u1: {Requests: 3, Errors: 2, Prompt: 1200, Cached: 900, First: report.Quantiles{P50: 100 * ms, P95: 300 * ms}, Token: report.Quantiles{P50: 70 * ms, P95: 90 * ms}}, // answers of 11 tokens end after a second
+		u2: {Requests: 1, Prompt: 400, Cached: 300, First: report.Quantiles{P50: 500 * ms, P95: 500 * ms}, Token: report.Quantiles{P50: 50 * ms, P95: 50 * ms}},
 	}
 	if len(got) != 2 || got[u1] != want[u1] || got[u2] != want[u2] {
 		t.Errorf("traffic %+v, want %+v", got, want)

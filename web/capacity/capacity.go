@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"millrace/agents/wire"
+	"millrace/billing/report"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/serving/fleet"
@@ -24,7 +25,9 @@ import (
 type Fleet interface {
 	Overview(ctx context.Context) (fleet.Overview, error)
 	PlacedUnit(ctx context.Context, id ids.ID) (fleet.UnitView, []fleet.Event, error)
-	Loads(ctx context.Context) (map[ids.ID]wire.Load, error) // of engines, by the id of their row
+	Loads(ctx context.Context) (map[ids.ID]wire.Load, error)            // of engines, by the id of their row
+	Traffic(ctx context.Context) (map[ids.ID]report.UnitTraffic, error) // what they answered lately, likewise
+	EngineLog(ctx context.Context, host, engine ids.ID) (string, error) // its end; who reads it is audited
 	Consequence(ctx context.Context, host ids.ID) (fleet.Consequence, error)
 	Demands(ctx context.Context) ([]fleet.Demand, error)
 	ModelNames(ctx context.Context) ([]Model, error)
@@ -70,6 +73,7 @@ func Register(g *echo.Group, f Fleet) {
 	in := session.RequireOperator
 	g.GET(Root, in(p.topology))
 	g.GET(Root+"/units/:id", in(p.unit))
+	g.GET(Root+"/units/:id/log/:engine", in(p.log))
 	g.GET(Root+"/hosts/:id/service", in(p.serviceForm))
 	g.POST(Root+"/hosts/:id/service", in(p.service))
 	g.GET(Root+"/hosts/:id/facts", in(p.factsForm))

@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"millrace/agents/wire"
+	"millrace/billing/report"
 	"millrace/internal/ids"
 	"millrace/serving/fleet"
 	"millrace/serving/recipe"
@@ -29,24 +30,80 @@ func (p *pages) unit(c echo.Context) error {
 		return err
 	}
 	page := ui.Page{Title: "Unit " + u.Name, Head: u.Name, Path: Root, Up: &ui.Link{Href: Root, Text: "Fleet"}, Lead: engines(u.Parts), Events: []string{"units"}}
-	return ui.Render(c, http.StatusOK, unitPage(page, u, partGrid(u.Parts, loads), eventGrid(events)))
+	traffic, err := p.Traffic(ctx)
+	if err != nil {
+		return err
+	}
+	return ui.Render(c, http.StatusOK, unitPage(page, u, partGrid(u.ID, u.Parts, loads), trafficGrid(u.Parts, traffic), eventGrid(events)))
+}
+
+// log shows the end of one engine's log. It may hold what customers wrote: reading it is in the audit log.
+func (p *pages) log(c echo.Context) error {
+	ctx := c.Request().Context()
+	id, err := pathID(c, "id", ids.Unit)
+	if err != nil {
+		return err
+	}
+	engine, err := pathID(c, "engine", ids.Unit)
+	if err != nil {
+		return err
+	}
+	u, _, err := p.PlacedUnit(ctx, id)
+	if err != nil {
+		return err
+	}
+	for i := range u.Parts {
+		if x := &u.Parts[i]; x.ID == engine {
+			ui.NoStore(c)
+			text, err := p.EngineLog(ctx, x.Host, engine)
+			if err != nil {
+				return err
+			}
+			page := ui.Page{Title: "Log of " + partName(x), Path: Root, Up: &ui.Link{Href: UnitPath(id), Text: u.Name}, Lead: "The last lines on " + x.HostName + ". Who reads them is in the audit log: they may hold what customers wrote."}
+			return ui.Render(c, http.StatusOK, logPage(page, text))
+		}
+	}
+	return errMissing()
+}
+
+// partName says which engine of a unit it is.
+func partName(x *fleet.PartView) string {
+	name := x.Role + " " + strconv.Itoa(x.Replica+1)
+	if x.Role == recipe.Whole {
+		name = "engine " + strconv.Itoa(x.Replica+1)
+	}
+	if x.Shard > 0 {
+		name += ", rank " + strconv.Itoa(x.Shard)
+	}
+	return name
+}
+
+// trafficGrid is how fast each engine that answers was in the last minutes.
+func trafficGrid(parts []fleet.PartView, traffic map[ids.ID]report.UnitTraffic) ui.Grid {
+	g := ui.Grid{Caption: "Answers of the last 5 minutes", Cards: true, Columns: []ui.Column{{Name: "Engine"}, {Name: "Requests", Num: true}, {Name: "Failed", Num: true}, {Name: "First token", Num: true},
+		{Name: "Between tokens", Num: true}, {Name: "Cached share", Num: true}}}
+	for i := range parts {
+		t, found := traffic[parts[i].ID]
+		if !found {
+			continue
+		}
+		g.Rows = append(g.Rows, ui.Row{ui.T(partName(&parts[i])), ui.C(t.Requests), ui.T(ui.FormatShare(t.Errors, t.Requests)), quantiles(t.First), quantiles(t.Token), ui.T(ui.FormatShare(t.Cached, t.Prompt))})
+	}
+	return g
+}
+
+func quantiles(q report.Quantiles) ui.Cell {
+	return ui.T(ui.FormatLatency(q.P50)).WithSub("95 % within " + ui.FormatLatency(q.P95))
 }
 
 // partGrid is a line an engine process: where it runs, how it is, and what it has to do.
-func partGrid(parts []fleet.PartView, loads map[ids.ID]wire.Load) ui.Grid {
+func partGrid(unit ids.ID, parts []fleet.PartView, loads map[ids.ID]wire.Load) ui.Grid {
 	g := ui.Grid{Caption: "Engines", Cards: true, Columns: []ui.Column{{Name: "Engine"}, {Name: "State"}, {Name: "Host"}, {Name: "Running", Num: true}, {Name: "Waiting", Num: true},
-		{Name: "KV cache", Num: true}, {Name: "Cached share", Num: true}, {Name: "GPUs", Less: true}},
+		{Name: "KV cache", Num: true}, {Name: "Cached share", Num: true}, {Name: "GPUs", Less: true}, {Name: "Log", Hide: true}},
 		Empty: ui.Blank{Icon: "cpu", Title: "No engines", Text: "It has none yet."}}
 	for i := range parts {
 		x := &parts[i]
-		name := x.Role + " " + strconv.Itoa(x.Replica+1)
-		if x.Role == recipe.Whole {
-			name = "engine " + strconv.Itoa(x.Replica+1)
-		}
-		if x.Shard > 0 {
-			name += ", rank " + strconv.Itoa(x.Shard)
-		}
-		cell := ui.T(name)
+		cell := ui.T(partName(x))
 		if x.Expert > 0 {
 			cell = cell.WithSub("EP " + strconv.Itoa(x.Expert))
 		}
@@ -56,7 +113,7 @@ func partGrid(parts []fleet.PartView, loads map[ids.ID]wire.Load) ui.Grid {
 		} else {
 			row = append(row, ui.T(unassigned), ui.T(unassigned), ui.T(unassigned), ui.T(unassigned))
 		}
-		g.Rows = append(g.Rows, append(row, ui.T(gpuList(x.GPUs))))
+		g.Rows = append(g.Rows, append(row, ui.T(gpuList(x.GPUs)), ui.L(UnitPath(unit)+"/log/"+ids.Format(ids.Unit, x.ID), "Log")))
 	}
 	return g
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"millrace/agents/wire"
+	"millrace/billing/report"
 	"millrace/internal/ids"
 	"millrace/serving/fleet"
 	"millrace/serving/recipe/store"
@@ -33,6 +34,17 @@ func (y yard) Loads(ctx context.Context) (map[ids.ID]wire.Load, error) {
 		out[id] = u.Load
 	}
 	return out, nil
+}
+
+func (y yard) Traffic(ctx context.Context) (map[ids.ID]report.UnitTraffic, error) {
+	return y.Report.UnitTraffic(ctx, operator(ctx), y.Clock.Now().Add(-trafficSince))
+}
+
+// logShown is how much of an engine's log a page shows, in bytes.
+const logShown = 64 << 10
+
+func (y yard) EngineLog(ctx context.Context, host, engine ids.ID) (string, error) {
+	return y.Fleet.UnitLog(ctx, host, engine, logShown, operator(ctx))
 }
 
 func (y yard) Consequence(ctx context.Context, host ids.ID) (fleet.Consequence, error) {

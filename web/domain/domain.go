@@ -48,6 +48,7 @@ import (
 type Fleet interface {
 	Live() hub.Live
 	JoinToken(ctx context.Context, host string, by tenants.Actor) (string, error)
+	UnitLog(ctx context.Context, host, unit ids.ID, bytes int, by tenants.Actor) (string, error)
 }
 
 // Lag is how far the rater is behind: *report.Lag.

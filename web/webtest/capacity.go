@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"millrace/agents/wire"
+	"millrace/billing/report"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/serving/fleet"
@@ -159,6 +160,18 @@ func (y yard) Loads(context.Context) (map[ids.ID]wire.Load, error) {
 		id(kindUnit, 800): {Running: 3, Waiting: 1, KVUsage: 0.22, CacheQueries: 41_220_000, CacheHits: 23_495_000},
 		id(kindUnit, 801): {Running: 212, KVUsage: 0.71},
 	}, nil
+}
+
+func (y yard) Traffic(context.Context) (map[ids.ID]report.UnitTraffic, error) {
+	return map[ids.ID]report.UnitTraffic{id(kindUnit, 801): {Requests: 4_100, Errors: 2, Prompt: 41_220_000, Cached: 23_495_000,
+		First: report.Quantiles{P50: 212 * time.Millisecond, P95: 640 * time.Millisecond}, Token: report.Quantiles{P50: 21 * time.Millisecond, P95: 33 * time.Millisecond}}}, nil
+}
+
+func (y yard) EngineLog(_ context.Context, _, engine ids.ID) (string, error) {
+	if engine == id(kindUnit, 800) {
+		return "", nil
+	}
+	return "INFO 11-24 13:36:02 loading weights took 41.20 s\nINFO 11-24 13:38:11 Application startup complete.\n", nil
 }
 
 func (y yard) Consequence(_ context.Context, host ids.ID) (fleet.Consequence, error) {
