@@ -113,7 +113,7 @@ func microseconds(n int64) time.Duration { return time.Duration(n) * time.Micros
 // UnitTraffic is what a unit answered lately.
 type UnitTraffic struct {
 	Requests, Errors int64
-	Prompt, Cached   int64 // tokens
+	Prompt, Cached   int64     // tokens
 	First            Quantiles // to the first token
 	Token            Quantiles // from one token to the next
 }
