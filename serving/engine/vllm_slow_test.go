@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/fault"
 	"millrace/serving/engine"
 	"millrace/serving/engine/kvevent"
 )
@@ -167,69 +165,6 @@ func TestRealVLLM(t *testing.T) {
 	}
 	if once := converse(t, d, base, body(prompt, `,"max_tokens":8`, mine), -1); once.Vector[0] != int64(len(ids)) {
 		t.Errorf("after the reset: %v", once.Vector)
-	}
-}
-
-// Two ranks of a real engine: each has its own prefixes and tells its own blocks, requests go to the rank that they name, and
-// the load is told by rank. Adapters come and go.
-func TestRealVLLMRanksAndAdapters(t *testing.T) {
-	dir := realVLLM(t)
-	d := driver(t, engine.VLLM)
-	held := newBlocks(t)
-	spec := realSpec(dir, "tiny")
-	spec.Parallel.Data, spec.LoRA, spec.Slots = 2, &engine.LoRA{Max: 1, Rank: 8}, 4
-	if _, err := fmt.Sscanf(held.listenAt(t, 2), "tcp://127.0.0.1:%d", &spec.KVPort); err != nil {
-		t.Fatal(err)
-	}
-	base := launch(t, d, spec)
-	whenReady(t, d, base)
-	ctx, c := t.Context(), http.DefaultClient
-	r := &rig{t: t, d: d, url: base, pair: pair{family: engine.VLLM}}
-	for rank := range 2 {
-		r.rank = rank
-		text := fmt.Sprintf(`{"model":"tiny","messages":[{"role":"user","content":%q}],"temperature":0,"max_tokens":4}`, strings.Repeat(fmt.Sprint("mill ", rank, " and river "), 40))
-		first, again := r.ask(text, engine.ChatParams{Salt: "org"}).report, r.ask(text, engine.ChatParams{Salt: "org"}).report
-		r.rank = 1 - rank
-		other := r.ask(text, engine.ChatParams{Salt: "org"}).report
-		if n := first.Vector.Prompt(); first.Vector[0] != n || again.Vector[0] > n/2 || other.Vector[0] != n {
-			t.Errorf("rank %d: first %v, again %v, at the other rank %v", rank, first.Vector, again.Vector, other.Vector)
-		}
-		out, err := d.PrepareChat(nil, []byte(text), engine.ChatParams{Model: "tiny"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids, err := d.Tokens(ctx, c, base, out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "the rank tells its blocks", func() bool { return held.all(rank, kvevent.ChainHashes("org", ids[:len(ids)-1], realBlock)) })
-	}
-	if l, err := d.Load(ctx, c, base); err != nil || len(l.Ranks) != 2 {
-		t.Errorf("%+v, %v", l, err)
-	}
-	law := engine.Adapter{Name: "law", Path: filepath.Join(dir, "adapter")}
-	if err := d.LoadAdapter(ctx, c, base, law); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.LoadAdapter(ctx, c, base, law); !fault.Is(err, fault.Invalid) {
-		t.Errorf("loaded twice: %v", err)
-	}
-	if err := d.Ready(ctx, c, base, "law"); err != nil {
-		t.Error(err)
-	}
-	if err := d.UnloadAdapter(ctx, c, base, "law"); err != nil {
-		t.Error(err)
-	}
-	if err := d.UnloadAdapter(ctx, c, base, "law"); !fault.Is(err, fault.NotFound) {
-		t.Errorf("unloaded twice: %v", err)
-	}
-	if err := d.Sleep(ctx, c, base); !errors.Is(err, engine.ErrUnsupported) { // it was started without
-		t.Errorf("sleeps: %v", err)
-	}
-	if err := d.Resize(ctx, c, base, 1); err == nil {
-		t.Error("a fixed size was changed")
-	} else {
-		t.Logf("a resize that it was not started for: %v", err)
 	}
 }
 

@@ -31,5 +31,4 @@ sed -i -e 's/^Name: .*/Name: vllm/' -e "s/^Version: .*/Version: $version+cpu/" "
 
 "$python" "$here/tiny.py" "$dir/tiny"
 "$python" "$here/tiny.py" "$dir/sharp" 0.4 # sure of its words: the likeliest stays so whatever the order of sums
-"$python" "$here/adapter.py" "$dir/adapter"
 touch "$done_file"
