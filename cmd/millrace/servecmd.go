@@ -21,6 +21,7 @@ import (
 	"millrace/internal/money"
 	"millrace/internal/pki"
 	"millrace/internal/seal"
+	"millrace/serving/fleet"
 )
 
 // databaseFlags is how a command reaches the database.
@@ -76,12 +77,13 @@ type serveCmd struct {
 	mailFlags
 	stripeFlags
 	sellerFlags
-	LoopbackWebhooks bool          `help:"Customers' webhooks may lead to this machine and use http: for development only." env:"MILLRACE_LOOPBACK_WEBHOOKS"`
-	ApprovalAboveUSD string        `name:"approval-above-usd" help:"What an operator gives or takes above this sum waits for a second operator." default:"1000" env:"MILLRACE_APPROVAL_ABOVE_USD"`
-	HostedTools      string        `help:"What becomes of tools in the Responses API that only OpenAI's servers run (web_search, mcp, …): drop, with a warning, or refuse." enum:"drop,refuse" default:"drop" env:"MILLRACE_HOSTED_TOOLS"`
-	ReadyFile        string        `help:"Written once everything serves." placeholder:"FILE" hidden:""`
-	Validity         time.Duration `help:"How long a gateway may admit without hearing from the database." default:"5m"`
-	Drain            time.Duration `help:"How long running requests may go on when told to stop." default:"60s"`
+	LoopbackWebhooks bool                     `help:"Customers' webhooks may lead to this machine and use http: for development only." env:"MILLRACE_LOOPBACK_WEBHOOKS"`
+	ApprovalAboveUSD string                   `name:"approval-above-usd" help:"What an operator gives or takes above this sum waits for a second operator." default:"1000" env:"MILLRACE_APPROVAL_ABOVE_USD"`
+	HostedTools      string                   `help:"What becomes of tools in the Responses API that only OpenAI's servers run (web_search, mcp, …): drop, with a warning, or refuse." enum:"drop,refuse" default:"drop" env:"MILLRACE_HOSTED_TOOLS"`
+	FleetTimes       map[string]time.Duration `help:"Other times of the fleet, for trials: lost=9s;repair=10s." hidden:""`
+	ReadyFile        string                   `help:"Written once everything serves." placeholder:"FILE" hidden:""`
+	Validity         time.Duration            `help:"How long a gateway may admit without hearing from the database." default:"5m"`
+	Drain            time.Duration            `help:"How long running requests may go on when told to stop." default:"60s"`
 }
 
 // Run plays the roles until a signal or a failure.
@@ -105,6 +107,9 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		return err
 	}
 	cfg.InvoiceDue = c.InvoiceDue
+	if cfg.FleetLimits, err = fleet.DefaultLimits.With(c.FleetTimes); err != nil {
+		return fmt.Errorf("--fleet-times: %w", err)
+	}
 	if cfg.ApprovalAbove, err = money.ParseUSD(c.ApprovalAboveUSD); err != nil || cfg.ApprovalAbove <= 0 {
 		return fmt.Errorf("--approval-above-usd: %q is no sum above 0", c.ApprovalAboveUSD)
 	}

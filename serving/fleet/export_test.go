@@ -42,9 +42,6 @@ func (s *Service) commitBody(ctx context.Context, p plan.Plan, demands bool) err
 	})
 }
 
-// SetLimits gives a service the times of a test.
-func (s *Service) SetLimits(l Limits) { s.limits = l }
-
 // OneStep makes an executor stop after every step.
 func (e *Executor) OneStep() { e.most = 1 }
 

@@ -77,7 +77,7 @@ func newBed(t testing.TB) *bed { return bedOn(t, dbtest.New(t)) }
 
 func bedOn(t tester, d *db.DB) *bed {
 	b := &bed{tester: t, db: d, svc: fleet.New(d, clock.System), models: map[string]ids.ID{}, idle: true}
-	b.svc.SetLimits(quick)
+	b.svc.Within(quick)
 	return b
 }
 

@@ -146,3 +146,18 @@ func TestNextIsLevelTriggered(t *testing.T) {
 		t.Errorf("done already: %+v", s.Changes)
 	}
 }
+
+// The times of a trial are the default ones but for those that are named; a misspelled one is none.
+func TestTimesByName(t *testing.T) {
+	got, err := fleet.DefaultLimits.With(map[string]time.Duration{"lost": time.Second, "max-pause": 2 * time.Second})
+	want := fleet.DefaultLimits
+	want.Lost, want.MaxPause = time.Second, 2*time.Second
+	if err != nil || got != want {
+		t.Errorf("%+v %v", got, err)
+	}
+	for _, bad := range []map[string]time.Duration{{"lots": time.Second}, {"lost": 0}, {"tries": 3}} {
+		if _, err := fleet.DefaultLimits.With(bad); err == nil {
+			t.Errorf("%v is taken", bad)
+		}
+	}
+}

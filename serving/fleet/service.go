@@ -40,6 +40,9 @@ type Service struct {
 // New makes one.
 func New(d Database, c clock.Clock) *Service { return &Service{db: d, clock: c, limits: DefaultLimits} }
 
+// Within gives it other limits than the default ones, before its first use: those of the executors.
+func (s *Service) Within(l Limits) { s.limits = l }
+
 func (s *Service) now() time.Time { return s.clock.Now().UTC() }
 
 // view runs fn on one state of the database.

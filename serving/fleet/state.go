@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"time"
 
 	"millrace/internal/ids"
@@ -47,6 +48,20 @@ type Limits struct {
 var DefaultLimits = Limits{
 	Progress: 45 * time.Minute, Settle: 3 * time.Second, Drain: 10 * time.Minute, Fault: 15 * time.Second,
 	Pause: 30 * time.Second, MaxPause: 10 * time.Minute, Tries: 6, Lost: 20 * time.Second, Repair: time.Minute, Wait: 30 * time.Second, Think: 5 * time.Second,
+}
+
+// With gives limits of which the named times are others: what a trial of the whole program cannot wait for.
+func (l Limits) With(times map[string]time.Duration) (Limits, error) {
+	known := map[string]*time.Duration{"progress": &l.Progress, "settle": &l.Settle, "drain": &l.Drain, "fault": &l.Fault, "pause": &l.Pause,
+		"max-pause": &l.MaxPause, "lost": &l.Lost, "repair": &l.Repair, "wait": &l.Wait, "think": &l.Think}
+	for name, d := range times {
+		at := known[name]
+		if at == nil || d <= 0 {
+			return l, fmt.Errorf("%s=%v is no time of the fleet", name, d)
+		}
+		*at = d
+	}
+	return l, nil
 }
 
 // Seen is what is known of one engine now.

@@ -20,6 +20,7 @@ import (
 	"millrace/internal/money"
 	"millrace/internal/pki"
 	"millrace/internal/seal"
+	"millrace/serving/fleet"
 	"millrace/tenants/mailer"
 )
 
@@ -78,6 +79,8 @@ type Config struct {
 	DiskFree      func() (uint64, error)
 	Secure        bool      // the public address is reached by TLS
 	Payments      *Payments // nil = customers cannot pay by card
+
+	FleetLimits fleet.Limits // of the role worker, and of what operators are shown in its process; zero = the default ones
 
 	Mail          *mailer.Server // nil = mail waits in the outbox
 	LoopbackHooks bool           // customers' webhooks may lead to this machine: for development

@@ -1,6 +1,8 @@
 package assembly
 
 import (
+	"cmp"
+
 	"millrace/agents/hub"
 	"millrace/internal/ids"
 	"millrace/serving/fleet"
@@ -8,7 +10,9 @@ import (
 
 // startFleet carries plans out: of several processes, the one that has the lease. Without demands it does nothing.
 func (s *Server) startFleet() {
-	e := fleet.NewExecutor(fleet.ExecutorConfig{DB: s.cfg.DB, Bus: s.cfg.Bus, Clock: s.cfg.Clock, Loads: loads{s.Hub}})
+	limits := cmp.Or(s.cfg.FleetLimits, fleet.DefaultLimits)
+	s.Fleet.Within(limits)
+	e := fleet.NewExecutor(fleet.ExecutorConfig{DB: s.cfg.DB, Bus: s.cfg.Bus, Clock: s.cfg.Clock, Loads: loads{s.Hub}, Limits: limits})
 	s.life.run("fleet", e.Run)
 }
 
