@@ -69,7 +69,10 @@ func (r *chatReader) checkLegacy() error {
 	case string(v) == `"none"`, string(v) == `"auto"`:
 		r.added = append(append(r.added, `,"tool_choice":`...), v...)
 	case field.IsObject(v):
-		fn := field.Text(field.Member(v, "name"))
+		fn, err := r.named("function_call.", v)
+		if err != nil {
+			return field.Within("function_call", err)
+		}
 		if err := r.declared("function_call", fn); err != nil {
 			return err
 		}

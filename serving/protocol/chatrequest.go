@@ -242,6 +242,9 @@ func (r *chatReader) finish() error {
 		return nil
 	}
 	if r.limit > 0 {
+		if q.MaxTokens > 0 && q.MaxTokens != r.limit {
+			q.Ignored.Name("max_tokens") // it is the same member by its former name
+		}
 		q.MaxTokens = r.limit
 	}
 	if err := r.checkLegacy(); err != nil {

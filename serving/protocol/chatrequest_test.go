@@ -51,7 +51,7 @@ func TestWhatIsPeeked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if q.Model != "acme/é" || q.MaxTokens != 7 || q.N != 2 || !q.Stream || !q.IncludeUsage || q.CacheKey != "k" || q.TextBytes != 10 || len(q.Ignored) != 0 {
+	if q.Model != "acme/é" || q.MaxTokens != 7 || q.N != 2 || !q.Stream || !q.IncludeUsage || q.CacheKey != "k" || q.TextBytes != 10 || strings.Join(q.Ignored, " ") != "max_tokens" {
 		t.Fatalf("%+v", q)
 	}
 	if strings.Contains(string(q.Body), "prompt_cache_key") || !json.Valid(q.Body) {

@@ -98,6 +98,9 @@ func (r *chatReader) tool(raw []byte) error {
 	if err := r.object("tools[].", raw, toolMembers, v[:]); err != nil {
 		return err
 	}
+	if v[1].value != nil && v[2].value != nil {
+		return invalid("", want)
+	}
 	kind, names := "function", declaredMembers
 	if string(v[0].value) == `"custom"` {
 		kind, names, v[1] = "custom", customTool, v[2]
@@ -149,16 +152,6 @@ func CheckToolName(name string) error {
 	return nil
 }
 
-// typed reads {"type": …, "function": {"name": …}}, or the same of a custom tool.
-func typed(raw []byte) (kind, function string) {
-	kind = field.Text(field.Member(raw, "type"))
-	what := field.Member(raw, "function")
-	if what == nil {
-		what = field.Member(raw, "custom")
-	}
-	return kind, field.Text(field.Member(what, "name"))
-}
-
 // choiceMembers are those of a choice that is an object.
 var choiceMembers = []string{"type", "function", "custom", "allowed_tools"}
 
@@ -184,14 +177,22 @@ func (r *chatReader) checkToolChoice() error {
 		if err := r.object("tool_choice.", v, choiceMembers, f[:]); err != nil {
 			return field.Within(name, err)
 		}
-		switch kind, fn := typed(v); kind {
-		case "function":
+		switch kind := field.Text(f[0].value); kind {
+		case "function", "custom":
+			chosen := f[1].value
+			if kind == "custom" {
+				chosen = f[2].value
+			}
+			fn, err := r.named(name+"."+kind+".", chosen)
+			if err != nil {
+				return field.Within(name, field.Within(kind, err))
+			}
+			if kind == "custom" {
+				r.replace(v, string(appendFunctionName(nil, fn)))
+			}
 			return r.declared(name, fn)
 		case "allowed_tools":
-			return r.allowTools(v)
-		case "custom":
-			r.replace(v, string(appendFunctionName(nil, fn)))
-			return r.declared(name, fn)
+			return r.allowTools(v, f[3].value)
 		}
 	}
 	return field.WantType(name, "none, auto, required or a function among the tools")
@@ -205,33 +206,27 @@ func (r *chatReader) declared(param, function string) error {
 }
 
 // allowTools keeps the allowed tools only and makes the mode the choice: engines do not know allowed_tools.
-func (r *chatReader) allowTools(choice []byte) error {
+func (r *chatReader) allowTools(choice, in []byte) error {
 	const name = "tool_choice.allowed_tools"
-	mode, allowed := "", []string(nil)
-	var list []byte
-	m := scan.Object(choice)
-	for m.Next() {
-		if string(m.Key) == "allowed_tools" && field.IsObject(m.Value) {
-			in := scan.Object(m.Value)
-			for in.Next() {
-				switch string(in.Key) {
-				case "mode":
-					mode = string(in.Value)
-				case "tools":
-					list = in.Value
-				}
-			}
+	var f [2]found
+	if field.IsObject(in) {
+		if err := r.object(name+".", in, []string{"mode", "tools"}, f[:]); err != nil {
+			return field.Within(name, err)
 		}
 	}
+	mode, allowed := string(f[0].value), []string(nil)
 	if mode != `"auto"` && mode != `"required"` {
 		return field.WantType(name+".mode", "auto or required")
 	}
-	e := scan.Array(list)
+	e := scan.Array(f[1].value)
 	for e.Next() {
 		if len(allowed) == maxTools {
 			return invalid(name+".tools", "There are more than %d tools.", maxTools)
 		}
-		_, fn := typed(e.Value)
+		fn, err := r.allowed(name+".tools[].", e.Value)
+		if err != nil {
+			return field.Within(field.At(name+".tools", len(allowed)), err)
+		}
 		if err := r.declared(name+".tools", fn); err != nil {
 			return err
 		}
@@ -243,6 +238,32 @@ func (r *chatReader) allowTools(choice []byte) error {
 	r.keepTools(func(name string) bool { return slices.Contains(allowed, name) })
 	r.replace(choice, mode)
 	return nil
+}
+
+// allowed gives the name of an allowed tool.
+func (r *chatReader) allowed(place string, raw []byte) (name string, err error) {
+	var f [3]found
+	if !field.IsObject(raw) {
+		return "", nil // which none has
+	}
+	if err := r.object(place, raw, toolMembers, f[:]); err != nil {
+		return "", err
+	}
+	kind, chosen := "function", f[1].value
+	if chosen == nil {
+		kind, chosen = "custom", f[2].value
+	}
+	name, err = r.named(place+kind+".", chosen)
+	return name, field.Within(kind, err)
+}
+
+// named reads the name in {"name": …}, which is how choices say which tool.
+func (r *chatReader) named(place string, raw []byte) (name string, err error) {
+	var f [1]found
+	if field.IsObject(raw) {
+		err = r.object(place, raw, []string{"name"}, f[:])
+	}
+	return field.Text(f[0].value), err
 }
 
 // keepTools makes the engines' list of tools: functions only, those that are kept.
