@@ -117,7 +117,7 @@ func (s *Service) make(ctx context.Context, r *run, ticket *gate.Ticket) {
 	err = errors.Join(err, s.answer(ctx, r, ticket))
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
 	defer cancel()
-	if err := r.events.close(settling); err != nil {
+	if err := r.events.close(settling); err != nil && !errors.Is(context.Cause(ctx), context.Canceled) { // who wants it no more may have deleted it
 		slog.Error("events of a background response could not be stored", "request_id", ids.Format(ids.Request, r.p.ID), "cause", err)
 	}
 	if r.written {
