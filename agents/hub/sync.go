@@ -30,10 +30,14 @@ func (h *Hub) sync(r *http.Request, me *hostLink) (any, error) {
 	defer hold.Stop()
 	more := h.gateways.more(&in.Observed)
 	for {
-		_, moved := h.desires(me) // before reading: what moves after it wakes
-		out, err := h.desired(ctx, me)
-		if err != nil {
-			return nil, err
+		known, moved := h.desires(me) // before reading: what moves after it wakes
+		out := &wire.SyncResponse{Generation: in.Generation}
+		// Who waits for another generation than the newest is read nothing for: a fleet at rest costs the database one look.
+		if !in.Wait || known != in.Generation {
+			var err error
+			if out, err = h.desired(ctx, me); err != nil {
+				return nil, err
+			}
 		}
 		if !in.Wait || out.Generation != in.Generation {
 			return h.beside(ctx, me, &in.Observed, out), nil

@@ -62,7 +62,8 @@ const DataByLink = "https://link.invalid"
 // Times of the control protocol.
 const (
 	SyncWait      = 20 * time.Second       // a long poll answers at least this often
-	LoadInterval  = 250 * time.Millisecond // how often an agent reports load
+	LoadInterval  = 250 * time.Millisecond // how often an agent looks at loads and reports those that moved
+	LoadRepeat    = 4                      // looks between two reports of a load that does not move
 	HostLostAfter = 10 * time.Second       // without a sync or fact: its units get no new work
 	LinkGrace     = 500 * time.Millisecond // a broken link that is not back by then: its units get no new work
 )
@@ -103,7 +104,7 @@ type SyncRequest struct {
 	Wait       bool     `json:"wait"` // hold the answer until the generation moves on or SyncWait passes
 }
 
-// SyncResponse is the whole desired state.
+// SyncResponse is the whole desired state; without units when its generation is the one that the agent has.
 type SyncResponse struct {
 	Generation int64     `json:"generation"`
 	Desired    []Desired `json:"desired"`
@@ -183,7 +184,8 @@ type Fact struct {
 	KV   *KV   `json:"kv,omitempty"`
 }
 
-// Load is a unit's load now. State changes are sent at once, the rest every LoadInterval.
+// Load is a unit's load now. State changes are sent at once, other changes every LoadInterval, and what stays the same
+// every LoadRepeat of those, so that it is never taken for stale.
 type Load struct {
 	Unit         ids.ID     `json:"unit"`
 	Engine       ids.ID     `json:"engine"` // incarnation of the engine process: a new one has an empty cache

@@ -31,6 +31,7 @@ type Board struct {
 type unit struct {
 	load wire.Load
 	said string // the state the reader knows
+	told wire.Load
 	gone bool   // to be forgotten once the reader has been told
 	kv   *cache // nil while the engine tells nothing of its cache
 }

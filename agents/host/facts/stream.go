@@ -2,6 +2,7 @@ package facts
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"millrace/agents/wire"
@@ -15,8 +16,8 @@ func (b *Board) Stream(ctx context.Context, write func(wire.Fact) error) error {
 	b.restart()
 	round := time.NewTicker(wire.LoadInterval)
 	defer round.Stop()
-	for all := true; ; {
-		for _, f := range b.loads(all) {
+	for say, n := everything, 0; ; {
+		for _, f := range b.loads(say) {
 			if err := write(f); err != nil {
 				return err
 			}
@@ -28,9 +29,12 @@ func (b *Board) Stream(ctx context.Context, write func(wire.Fact) error) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-round.C:
-			all = true
+			say = moved
+			if n++; n%wire.LoadRepeat == 0 {
+				say = everything
+			}
 		case <-b.wake:
-			all = false
+			say = urgent
 		}
 	}
 }
@@ -51,23 +55,37 @@ func (b *Board) restart() {
 	}
 }
 
-// loads gives the loads of all units, or of those whose state the reader does not know.
-func (b *Board) loads(all bool) []wire.Fact {
+// Which loads are told.
+type which uint8
+
+const (
+	urgent     which = iota // of units whose state the reader does not know
+	moved                   // and those that are others than it was told
+	everything              // all
+)
+
+func (b *Board) loads(w which) []wire.Fact {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []wire.Fact
 	for id, u := range b.units {
 		state := u.load.State + u.load.Engine.String()
-		if all || u.said != state || u.gone {
+		if w == everything || u.said != state || u.gone || w == moved && !same(u.load, u.told) {
 			l := u.load
 			out = append(out, wire.Fact{Load: &l})
-			u.said = state
+			u.said, u.told = state, l
 		}
 		if u.gone {
 			delete(b.units, id)
 		}
 	}
 	return out
+}
+
+// same reports whether nothing but time went by between two loads.
+func same(a, b wire.Load) bool {
+	a.AtMS = b.AtMS
+	return reflect.DeepEqual(a, b)
 }
 
 // caches tells what changed in every cache.
