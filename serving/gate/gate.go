@@ -7,6 +7,7 @@ import (
 
 	"millrace/internal/clock"
 	"millrace/internal/fault"
+	"millrace/internal/ids"
 	"millrace/serving/catalogue"
 	"millrace/serving/route"
 	"millrace/tenants/keys"
@@ -63,7 +64,7 @@ type Standing interface {
 // Images fetches an image and gives it as a data: URL: *media.Fetcher. A fault of kind Invalid says what is wrong with it.
 // The memory that it takes is counted until free is called.
 type Images interface {
-	Fetch(ctx context.Context, url string) (image []byte, free func(), err error)
+	Fetch(ctx context.Context, org ids.ID, url string) (image []byte, free func(), err error)
 }
 
 // Options of a gate. All but Times, Images and Standing are needed.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"millrace/internal/fault"
+	"millrace/internal/ids"
 	"millrace/internal/money"
 	"millrace/serving/gate"
 	"millrace/serving/gate/gatetest"
@@ -18,7 +19,7 @@ type gallery struct {
 	held  atomic.Int32
 }
 
-func (g *gallery) Fetch(_ context.Context, url string) ([]byte, func(), error) {
+func (g *gallery) Fetch(_ context.Context, _ ids.ID, url string) ([]byte, func(), error) {
 	if g.asked++; url != "https://example.com/a.png" {
 		return nil, nil, fault.New(fault.Invalid, "No image.")
 	}

@@ -190,7 +190,7 @@ func (t *Ticket) images(ctx context.Context) error {
 			WithCode("unsupported_image_url").WithParam("messages")
 	}
 	return chat.FetchImages(ctx, func(ctx context.Context, url string) ([]byte, error) {
-		image, free, err := images.Fetch(ctx, url)
+		image, free, err := images.Fetch(ctx, t.req.Caller.Org, url)
 		if err == nil {
 			t.fetching.Lock()
 			t.fetched = append(t.fetched, free)

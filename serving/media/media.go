@@ -12,10 +12,10 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"sync/atomic"
 	"time"
 
 	"millrace/internal/fault"
+	"millrace/internal/ids"
 	"millrace/internal/outbound"
 )
 
@@ -29,15 +29,16 @@ const (
 
 // Limits of memory: a small request can make much of it ours.
 const (
-	MaxMemory = 1 << 30  // bytes that the images of all requests take at once
-	copies    = 4        // of an image: as it came, as text, in the request and in the request for the engine
-	first     = 64 << 10 // bytes of an image that are counted before the first is read; twice as many each time after that
+	MaxMemory    = 1 << 30   // bytes that the images of all requests take at once
+	MaxMemoryOrg = 512 << 20 // of them, of one organization: they are held as long as its requests run
+	copies       = 4         // of an image: as it came, as text, in the request and in the request for the engine
+	first        = 64 << 10  // bytes of an image that are counted before the first is read; twice as many each time after that
 )
 
 // Fetcher fetches images. It is safe for concurrent use.
 type Fetcher struct {
 	client *http.Client
-	memory atomic.Int64 // bytes that are counted
+	memory memory
 }
 
 // NewFetcher makes a fetcher. loopback lets it reach this machine too: for development only.
@@ -49,7 +50,7 @@ func NewFetcher(loopback bool) *Fetcher {
 		}
 		return checkURL(r.URL)
 	}
-	return &Fetcher{client: c}
+	return &Fetcher{client: c, memory: memory{orgs: map[ids.ID]int64{}}}
 }
 
 var errURL = errors.New("media: no http or https address")
@@ -64,10 +65,11 @@ func checkURL(u *url.URL) error {
 // kinds are the images that engines read.
 var kinds = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true}
 
-// Fetch gives an image as a data: URL, whose memory is counted until free is called. What is wrong with it is a fault of kind
-// Invalid that says nothing of what answered; when too much is held already it is Unavailable.
-func (f *Fetcher) Fetch(ctx context.Context, address string) (image []byte, free func(), err error) {
-	s := share{of: f}
+// Fetch gives an image for a request of an organization as a data: URL, whose memory is counted until free is called. What is
+// wrong with it is a fault of kind Invalid that says nothing of what answered; when too much is held already it is Unavailable,
+// or Limited where that is the organization's own.
+func (f *Fetcher) Fetch(ctx context.Context, org ids.ID, address string) (image []byte, free func(), err error) {
+	s := share{of: &f.memory, org: org}
 	image, err = f.fetch(ctx, address, &s)
 	if err != nil {
 		s.free()

@@ -10,8 +10,12 @@ import (
 	"testing"
 
 	"millrace/internal/fault"
+	"millrace/internal/ids"
 	"millrace/serving/media"
 )
+
+// org asks for images.
+var org = ids.New()
 
 var png = append([]byte("\x89PNG\x0d\x0a\x1a\x0a"), make([]byte, 100)...)
 
@@ -42,7 +46,7 @@ func TestFetch(t *testing.T) {
 	want := "data:image/png;base64," + base64.StdEncoding.EncodeToString(png)
 	f := media.NewFetcher(true)
 	for _, path := range []string{"/a.png", "/moved"} {
-		got, free, err := f.Fetch(t.Context(), s.URL+path)
+		got, free, err := f.Fetch(t.Context(), org, s.URL+path)
 		if err != nil || string(got) != want {
 			t.Fatalf("%s: %.60s, %v", path, got, err)
 		}
@@ -60,19 +64,19 @@ func TestFetch(t *testing.T) {
 		{"a file", t.Context(), "file:///etc/passwd"}, {"a user", t.Context(), strings.Replace(s.URL, "http://", "http://a:b@", 1) + "/a.png"},
 		{"nothing", t.Context(), ""}, {"the client has gone", gone, s.URL + "/a.png"},
 	} {
-		got, _, err := f.Fetch(tt.ctx, tt.url)
+		got, _, err := f.Fetch(tt.ctx, org, tt.url)
 		if !fault.Is(err, fault.Invalid) || got != nil {
 			t.Errorf("%s: %.60s, %v", tt.name, got, err)
 		} else if text := fault.Of(err).Message; strings.Contains(text, "127.0.0.1") || strings.Contains(text, "inside") {
 			t.Errorf("%s: %s", tt.name, text)
 		}
 	}
-	if got, _, err := media.NewFetcher(false).Fetch(t.Context(), s.URL+"/a.png"); !fault.Is(err, fault.Invalid) || bytes.Contains(got, png) || !strings.Contains(err.Error(), "private") {
+	if got, _, err := media.NewFetcher(false).Fetch(t.Context(), org, s.URL+"/a.png"); !fault.Is(err, fault.Invalid) || bytes.Contains(got, png) || !strings.Contains(err.Error(), "private") {
 		t.Errorf("a private address: %s, %v", got, err)
 	}
 }
 
-// What the images of all requests hold has a limit; what is given back can be held again, once.
+// What the images of all requests hold has a limit, and so has an organization's part of it; what is given back can be held again, once.
 func TestMemoryHasALimit(t *testing.T) {
 	large := append(bytes.Clone(png), make([]byte, media.MaxBytes-len(png))...)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,9 +89,9 @@ func TestMemoryHasALimit(t *testing.T) {
 	defer s.Close()
 	f := media.NewFetcher(true)
 	var frees []func()
-	fill := func() (n int, err error) {
+	fill := func(org ids.ID) (n int, err error) {
 		for ; n < 100; n++ { // nothing that it gives is kept by this test: only what it counts
-			_, free, err := f.Fetch(t.Context(), s.URL)
+			_, free, err := f.Fetch(t.Context(), org, s.URL)
 			if err != nil {
 				return n, err
 			}
@@ -95,27 +99,34 @@ func TestMemoryHasALimit(t *testing.T) {
 		}
 		return n, nil
 	}
-	n, err := fill()
-	if said := fault.Of(err); n == 0 || !fault.Is(err, fault.Unavailable) || said.Code != "images_busy" || said.RetryAfter == 0 {
-		t.Fatalf("after %d: %v", n, err)
+	n, err := fill(org)
+	if said := fault.Of(err); n == 0 || !fault.Is(err, fault.Limited) || said.Code != "images_busy" || said.RetryAfter == 0 {
+		t.Fatalf("one organization after %d: %v", n, err)
+	}
+	if second, err := fill(ids.New()); second != n || !fault.Is(err, fault.Limited) {
+		t.Fatalf("another one after %d: %v", second, err)
+	}
+	third, err := fill(ids.New())
+	if said := fault.Of(err); third >= n || !fault.Is(err, fault.Unavailable) || said.Code != "images_busy" || said.RetryAfter == 0 {
+		t.Fatalf("all of them, after %d: %v", third, err)
 	}
 	for range 2 {
 		frees[0]()
 	}
 	frees = frees[1:]
-	if again, err := fill(); again != 1 || !fault.Is(err, fault.Unavailable) {
+	if again, err := fill(org); again != 1 || err == nil {
 		t.Fatalf("after one was given back there was room for %d: %v", again, err)
 	}
 	for _, free := range frees {
 		free()
 	}
 	for range 2 { // what fails leaves nothing counted
-		if _, _, err := f.Fetch(t.Context(), s.URL+"/lies"); !fault.Is(err, fault.Invalid) {
+		if _, _, err := f.Fetch(t.Context(), org, s.URL+"/lies"); !fault.Is(err, fault.Invalid) {
 			t.Fatal(err)
 		}
 	}
 	frees = nil
-	if again, _ := fill(); again != n {
+	if again, _ := fill(org); again != n {
 		t.Fatalf("there was room for %d, then for %d", n, again)
 	}
 }

@@ -2,27 +2,55 @@ package media
 
 import (
 	"io"
+	"sync"
 	"time"
 
 	"millrace/internal/fault"
+	"millrace/internal/ids"
 )
 
 // busyRetry is when to try again: images are held as long as their requests run.
 const busyRetry = 2 * time.Second
 
+// memory is what fetched images take, of all and of each organization.
+type memory struct {
+	mu   sync.Mutex
+	all  int64
+	orgs map[ids.ID]int64
+}
+
+// add counts more bytes, or says that there is no room for them. Fewer are always taken.
+func (m *memory) add(org ids.ID, more int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case more <= 0:
+	case m.all+more > MaxMemory:
+		return fault.New(fault.Unavailable, "Too many images are being fetched just now. Try again, or send the image itself as a data: URL.").
+			WithCode("images_busy").WithRetryAfter(busyRetry)
+	case m.orgs[org]+more > MaxMemoryOrg:
+		return fault.New(fault.Limited, "The images that are fetched for your organization's requests take as much memory as they may. Try again when some have ended, "+
+			"or send the image itself as a data: URL.").WithCode("images_busy").WithRetryAfter(busyRetry)
+	}
+	m.all += more
+	if m.orgs[org] += more; m.orgs[org] == 0 {
+		delete(m.orgs, org)
+	}
+	return nil
+}
+
 // share is what one image takes of the memory. One goroutine.
 type share struct {
-	of    *Fetcher
+	of    *memory
+	org   ids.ID
 	bytes int64
 }
 
-// take counts so many bytes of an image with their copies, or says that there is no room for them. Fewer are always taken.
+// take counts so many bytes of an image with their copies.
 func (s *share) take(n int) error {
 	more := int64(n) * copies
-	if s.of.memory.Add(more) > MaxMemory && more > 0 {
-		s.of.memory.Add(-more)
-		return fault.New(fault.Unavailable, "Too many images are being fetched just now. Try again, or send the image itself as a data: URL.").
-			WithCode("images_busy").WithRetryAfter(busyRetry)
+	if err := s.of.add(s.org, more); err != nil {
+		return err
 	}
 	s.bytes += more
 	return nil
@@ -30,7 +58,7 @@ func (s *share) take(n int) error {
 
 // free gives everything back. Calling it again does nothing.
 func (s *share) free() {
-	s.of.memory.Add(-s.bytes)
+	_ = s.of.add(s.org, -s.bytes) // fewer are always taken
 	s.bytes = 0
 }
 
