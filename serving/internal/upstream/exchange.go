@@ -137,8 +137,12 @@ func (c *conn) send(r Request) error {
 }
 
 // Deadline bounds the reads that follow. It is not moved when that would make it later by less than slack: setting one
-// costs as much as a read.
-func (x *Exchange) Deadline(t time.Time, slack time.Duration) { x.conn.setDeadline(t, slack) }
+// costs as much as a read. After the answer's end it does nothing: the connection may be another exchange's by then.
+func (x *Exchange) Deadline(t time.Time, slack time.Duration) {
+	if !x.done {
+		x.conn.setDeadline(t, slack)
+	}
+}
 
 func (c *conn) setDeadline(t time.Time, slack time.Duration) {
 	if d := t.Sub(c.deadline); d >= 0 && d < slack {

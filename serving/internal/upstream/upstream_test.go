@@ -273,6 +273,44 @@ func TestDeadlines(t *testing.T) {
 }
 
 // A connection that was closed while it lay idle is stale; one that is closed after the first byte is broken.
+// Whoever has read an answer to its end has no say over the connection any more, which may carry the next request.
+func TestAnExchangeThatHasEndedMovesNoDeadline(t *testing.T) {
+	ours, engine := net.Pipe()
+	p := NewPool(func(context.Context) (net.Conn, error) { return ours, nil }, clock.System, PlainIdle)
+	ended := make(chan struct{})
+	go func() { // ends with the pipe
+		defer close(ended)
+		in := bufio.NewReader(engine)
+		for _, answer := range []string{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"} {
+			r, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(io.Discard, r.Body)
+			_, _ = io.WriteString(engine, answer)
+		}
+	}()
+	t.Cleanup(func() { p.Close(); engine.Close(); <-ended })
+	first, body, err := post(t, p, "1")
+	if err != nil || body != "ok" {
+		t.Fatalf("%q, %v", body, err)
+	}
+	second, err := p.Post(t.Context(), ask("2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	<-ended
+	first.Deadline(time.Now().Add(-time.Hour), 0)
+	rest := make(chan struct{})
+	go func() { defer close(rest); _, _ = io.WriteString(engine, "ok") }() // ends with the pipe at the latest
+	if text, err := io.ReadAll(second); err != nil || string(text) != "ok" {
+		t.Errorf("%q, %v", text, err)
+	}
+	engine.Close()
+	<-rest
+}
+
 func TestStale(t *testing.T) {
 	p := server(t, func(_, request int, _ *http.Request) string {
 		if request == 0 {
