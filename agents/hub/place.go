@@ -54,6 +54,16 @@ func (p *Placement) validate() error {
 	return nil
 }
 
+// audited is the placement without the values of the engine's environment, which may be keys.
+func (p Placement) audited() Placement {
+	env := make(map[string]string, len(p.Spec.Env))
+	for name := range p.Spec.Env {
+		env[name] = "(not logged)"
+	}
+	p.Spec.Env = env
+	return p
+}
+
 // recipe is the stored form of recipes.spec: the engine's part. Cost model and topology join it beside.
 type recipe struct {
 	Engine engine.Spec `json:"engine"`
@@ -93,7 +103,7 @@ func (h *Hub) PlaceSimple(ctx context.Context, p Placement, by tenants.Actor) (i
 			unit, err = alreadyPlaced(ctx, query, p.Name)
 			return err
 		}
-		return audit.Append(ctx, tx, by, audit.Change{Action: "unit.place", Target: ids.Format(ids.Unit, unit), At: h.cfg.Clock.Now().UTC(), After: p})
+		return audit.Append(ctx, tx, by, audit.Change{Action: "unit.place", Target: ids.Format(ids.Unit, unit), At: h.cfg.Clock.Now().UTC(), After: p.audited()})
 	})
 	if err == nil && changed {
 		h.notice()

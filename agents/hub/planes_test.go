@@ -120,6 +120,7 @@ func TestPathsAtAnAgent(t *testing.T) {
 		{own + "/sleep/../v1/chat/completions", http.StatusNotFound},
 		{own + "/release_memory_occupation/../x/render", http.StatusNotFound},
 		{own, http.StatusNotFound},
+		{wire.LogPrefix + unit.String() + "?bytes=100", http.StatusNotFound},
 		{wire.PathSync, http.StatusNotFound},
 		{"/", http.StatusNotFound},
 	} {

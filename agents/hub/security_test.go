@@ -319,3 +319,22 @@ func TestProgramsStayInTheirFolder(t *testing.T) {
 		t.Errorf("another platform: %d", status)
 	}
 }
+
+// What an engine's environment holds may be a key: its host gets it, the audit log does not.
+func TestTheAuditHoldsNoEnvironment(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.start()
+	_, source := b.joined("h1")
+	_, err := b.hub.PlaceSimple(t.Context(), Placement{Host: "h1", Name: "u1", Model: b.model, Engine: engine.Sim, Upstream: "m",
+		Spec: engine.Spec{Env: map[string]string{"HF_TOKEN": "hf_secret"}}}, tenants.System())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if entries := strings.Join(b.audited("unit.place"), "\n"); !strings.Contains(entries, "HF_TOKEN") || strings.Contains(entries, "hf_secret") {
+		t.Errorf("the audit log has %s", entries)
+	}
+	if _, answer := b.say(b.linkAs(source), http.MethodPost, wire.PathSync, `{"generation":-1}`); !strings.Contains(string(answer), "hf_secret") {
+		t.Errorf("the host is sent %s", answer)
+	}
+}
