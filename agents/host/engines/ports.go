@@ -98,6 +98,11 @@ func fabric(s *engine.Spec) (out []stretch) {
 	if s.Nodes.Count > 1 && s.Nodes.Rank == 0 && s.Nodes.Port > 0 {
 		out = append(out, stretch{s.Nodes.Port, 2})
 	}
+	if len(out) == 2 && out[0].first <= out[1].first && out[1].first < out[0].first+out[0].count {
+		// Its own ports are in nobody's way: a transfer that begins before the meeting place is reserved up to its last rank.
+		last := max(out[0].first+out[0].count, out[1].first+out[1].count)
+		out = []stretch{{out[0].first, last - out[0].first}}
+	}
 	return out
 }
 

@@ -77,3 +77,19 @@ func TestPortsInTheFabricHaveOneOwner(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An engine over several hosts whose ranks' transfer ports reach over its meeting place does not wait for itself, and another
+// one still waits for it.
+func TestAnEnginesOwnPortsMayOverlap(t *testing.T) {
+	p := newPorts()
+	spec := func(base int) *engine.Spec {
+		return &engine.Spec{Parallel: engine.Parallel{Data: 16}, Nodes: engine.Nodes{Count: 4, Port: base + 1}, Transfer: &engine.Transfer{Backend: "nixl", Port: base}}
+	}
+	got, err := p.assign(engine.Sim, spec(17100), false)
+	if err != nil || len(got) != 1+4 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if _, err := p.assign(engine.Sim, spec(17103), false); err == nil || !strings.Contains(err.Error(), "17103") {
+		t.Errorf("another engine's port: %v", err)
+	}
+}
