@@ -11,9 +11,6 @@ import (
 // lengthMembers say how long an answer may be and how it comes: a prefill engine is told its own.
 var lengthMembers = set("stream", "stream_options", "max_tokens", "max_completion_tokens", "min_tokens")
 
-// streamMembers say how an answer comes.
-var streamMembers = set("stream", "stream_options")
-
 // leg copies a body without some members and leaves it open for more.
 func leg(dst, body []byte, without map[string]bool) []byte {
 	dst = append(dst, '{')

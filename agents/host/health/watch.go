@@ -111,9 +111,7 @@ func (w *Watch) See(f inventory.Found, skew time.Duration, now time.Time) (wire.
 		say(p.Code, p.Subject, p.Message, p.Fatal, now)
 	}
 	problems := w.settle(bad, now)
-	for _, g := range missing { // in the inventory until it counts as lost, so that a blink of the driver is none
-		inv.GPUs = append(inv.GPUs, g)
-	}
+	inv.GPUs = append(inv.GPUs, missing...) // until they count as lost, so that a blink of the driver is none
 	slices.SortFunc(inv.GPUs, func(a, b wire.GPU) int { return a.Index - b.Index })
 	for i := range inv.GPUs {
 		for _, p := range problems {
