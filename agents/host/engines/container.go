@@ -124,6 +124,14 @@ func (r *Runtime) wrap(name, dir string, s *engine.Spec, c engine.Command) engin
 	return engine.Command{Path: words[0], Args: words[1:], Files: c.Files, Host: c.Host}
 }
 
+// checkImage refuses what the runtime would take for one of its own options.
+func checkImage(image string) error {
+	if strings.HasPrefix(image, "-") || strings.ContainsAny(image, " \t\r\n") {
+		return fmt.Errorf("%q is no container image: mend the unit's recipe", image)
+	}
+	return nil
+}
+
 // deviceWords names the GPUs as podman and docker know them (CDI), or Ascend's device files, and tells the engine to take
 // all of them.
 func deviceWords(s *engine.Spec) (words []string, inside string) {

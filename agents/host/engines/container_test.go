@@ -122,3 +122,11 @@ func TestRuntimeCommandsAreChecked(t *testing.T) {
 		t.Error("a stop command that names no container")
 	}
 }
+
+func TestImagesAreNoOptions(t *testing.T) {
+	for image, good := range map[string]bool{"acme/engine:1": true, "registry:5000/a@sha256:00": true, "--privileged": false, "-v=/:/host": false, "a b": false} {
+		if err := checkImage(image); err == nil != good {
+			t.Errorf("%q: %v", image, err)
+		}
+	}
+}

@@ -153,6 +153,9 @@ func (l *life) open(d wire.Desired, r *record, left bool) (subs []*kvevent.Subsc
 		if l.sup.cfg.Runtime == nil {
 			return subs, errors.New("the unit wants a container, and this agent was started without --container-command")
 		}
+		if err := checkImage(spec.Container); err != nil {
+			return subs, err
+		}
 		r.Container = containerName(r.Engine)
 		c.Env = append(c.Env, envEngine+r.Engine.String(), envUnit+r.Unit.String())
 		c = l.sup.cfg.Runtime.wrap(r.Container, l.dir, &spec, c)

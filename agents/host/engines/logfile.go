@@ -2,16 +2,20 @@ package engines
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"millrace/internal/ids"
 )
 
 // An engine writes to its log itself, so the file is never moved under it: when it is too large, it is copied to the
-// older one and cut. What the engine writes in between is lost; it is a log.
+// older one and cut. What the engine writes in between is lost; it is a log. The folder may be the engine's own, also of one
+// in a container: what it puts there in place of a log leads the agent nowhere else.
 const (
 	logName     = "engine.log"
 	oldLogName  = "engine.log.1"
@@ -20,27 +24,39 @@ const (
 )
 
 func openLog(dir string) (*os.File, error) {
-	return os.OpenFile(filepath.Join(dir, logName), os.O_CREATE|os.O_WRONLY|os.O_APPEND, secretMode)
+	return openHere(filepath.Join(dir, logName), os.O_CREATE|os.O_WRONLY|os.O_APPEND)
+}
+
+// openHere opens a file of a unit's folder, and nothing that a link names or that would have to be waited for.
+func openHere(path string, how int) (*os.File, error) {
+	f, err := os.OpenFile(path, how|unix.O_NOFOLLOW|unix.O_NONBLOCK, secretMode)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		_ = f.Close()
+		return nil, fmt.Errorf("%s is no plain file: remove it", path)
+	}
+	return f, nil
 }
 
 // rotate bounds the log's size.
 func rotate(dir string) error {
-	path := filepath.Join(dir, logName)
-	info, err := os.Stat(path)
-	if err != nil || info.Size() < maxLogBytes {
-		return err
-	}
-	in, err := os.Open(path)
+	in, err := openHere(filepath.Join(dir, logName), os.O_RDWR)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
+	info, err := in.Stat()
+	if err != nil || info.Size() < maxLogBytes {
+		return err
+	}
 	if excess := info.Size() - maxLogBytes; excess > 0 { // keep the newest part
 		if _, err := in.Seek(excess, io.SeekStart); err != nil {
 			return err
 		}
 	}
-	old, err := os.OpenFile(filepath.Join(dir, oldLogName), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, secretMode)
+	old, err := openHere(filepath.Join(dir, oldLogName), os.O_CREATE|os.O_WRONLY|os.O_TRUNC)
 	if err != nil {
 		return err
 	}
@@ -48,7 +64,7 @@ func rotate(dir string) error {
 	if _, err := io.Copy(old, io.LimitReader(in, maxLogBytes)); err != nil {
 		return err
 	}
-	return os.Truncate(path, 0) // the engine appends: its next line is the first
+	return in.Truncate(0) // the engine appends: its next line is the first
 }
 
 // logEnd is the log's last lines, for a person who wants to know why an engine does not start.
@@ -71,7 +87,7 @@ func tail(dir string, n int64) ([]byte, error) {
 }
 
 func fileEnd(path string, n int64) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := openHere(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}

@@ -48,6 +48,7 @@ func (s *Supervisor) spawn(dir string, r *record, c engine.Command) (*process, e
 		if err := os.MkdirAll(filepath.Dir(f.Path), folderMode); err != nil {
 			return nil, err
 		}
+		_ = os.Remove(f.Path) // an earlier engine may have left a link there
 		if err := os.WriteFile(f.Path, f.Data, f.Mode); err != nil {
 			return nil, err
 		}

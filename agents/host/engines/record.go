@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -52,7 +53,13 @@ func (r *record) write(dir string) error {
 		return err
 	}
 	tmp := filepath.Join(dir, recordName+".new")
-	if err := os.WriteFile(tmp, text, secretMode); err != nil {
+	_ = os.Remove(tmp) // whatever it is: it is not written through
+	out, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, secretMode)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(text)
+	if err := errors.Join(err, out.Close()); err != nil {
 		return err
 	}
 	return os.Rename(tmp, filepath.Join(dir, recordName))
@@ -88,5 +95,5 @@ func readRecord(dir string) (r record, err error) {
 
 // alive proves that the very process of the record still runs.
 func (r *record) alive() bool {
-	return r.PID > 0 && r.Start != "" && r.Boot == bootID() && startTime(r.PID) == r.Start
+	return r.PID > 1 && r.Start != "" && r.Boot == bootID() && startTime(r.PID) == r.Start
 }
