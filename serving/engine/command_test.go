@@ -197,11 +197,14 @@ func TestCommandsThatCannotBe(t *testing.T) {
 	elastic.Elastic, elastic.Parallel = 4, engine.Parallel{Data: 2, Pipeline: 2}
 	lost := rack(engine.VLLM, 3)
 	lost.Nodes.Master = ""
+	bare := plain()
+	bare.Port, bare.Env = 0, map[string]string{"HF_TOKEN": "hf_secret"}
 	for what, c := range map[string]struct {
 		family      engine.Family
 		spec        engine.Spec
 		unsupported bool
 	}{
+		"no port":                     {engine.VLLM, bare, false},
 		"prefill without a hand-over": {engine.VLLM, alone, false},
 		"no first host":               {engine.VLLM, lost, false},
 		"a foreign connector":         {engine.VLLM, over(engine.VLLM, "ucx", "", engine.Decode), true},
@@ -209,7 +212,7 @@ func TestCommandsThatCannotBe(t *testing.T) {
 		"ucx on SGLang":               {engine.SGLang, over(engine.SGLang, "ucx", "", engine.Decode), true},
 		"mooncake on TensorRT-LLM":    {engine.TRTLLM, over(engine.TRTLLM, "mooncake", "", engine.Decode), true},
 	} {
-		if _, err := driver(t, c.family).Command(c.spec); err == nil || errors.Is(err, engine.ErrUnsupported) != c.unsupported {
+		if _, err := driver(t, c.family).Command(c.spec); err == nil || errors.Is(err, engine.ErrUnsupported) != c.unsupported || strings.Contains(err.Error(), "hf_secret") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -167,7 +167,7 @@ func MasterPort(base int) int { return base + portMaster }
 func (s *Spec) check(f Family, weights bool) error {
 	switch {
 	case !weights || s.Model == "" || s.Port == 0:
-		return fmt.Errorf("engine: %s needs a model, its path and a port: %+v", f, *s)
+		return fmt.Errorf("engine: %s needs a model, its path and a port: model %q, path %q, port %d", f, s.Model, s.ModelPath, s.Port) // not its environment, which may hold secrets
 	case s.Nodes.many() && (s.Nodes.Master == "" || s.Nodes.Port == 0 || s.Nodes.Rank < 0 || s.Nodes.Rank >= s.Nodes.Count):
 		return fmt.Errorf("engine: %s over %d hosts needs its rank and where rank 0 is: %+v", f, s.Nodes.Count, s.Nodes)
 	case (s.Role == Prefill || s.Role == Decode) && s.Transfer == nil:
