@@ -47,6 +47,17 @@ func TestAnEngineLivesAndTells(t *testing.T) {
 	if o.Generation != 7 || !alive(o.PID) || o.Restarts != 0 || o.StartedMS == 0 {
 		t.Errorf("%+v", o)
 	}
+	score := func(pid string) int {
+		text, err := os.ReadFile("/proc/" + pid + "/oom_score_adj")
+		n, wrong := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil || wrong != nil {
+			t.Error(err, wrong)
+		}
+		return n
+	}
+	if own, its := score("self"), score(strconv.Itoa(o.PID)); its != max(own, engineOOM) {
+		t.Errorf("when memory is short: the agent %d, its engine %d", own, its)
+	}
 	if err := b.ask(t, unit, 3); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -72,6 +73,7 @@ func (s *Supervisor) spawn(dir string, r *record, c engine.Command) (*process, e
 	if err := s.forker.start(cmd); err != nil {
 		return nil, fmt.Errorf("the engine's program cannot be started: %w", err)
 	}
+	expendable(cmd.Process.Pid)
 	p := &process{pid: cmd.Process.Pid, cmd: cmd, exited: make(chan struct{}), ends: s.ends(r)}
 	go p.reap() // ends with the process, which terminate and kill wait for
 	r.found(p.pid)
@@ -80,6 +82,19 @@ func (s *Supervisor) spawn(dir string, r *record, c engine.Command) (*process, e
 		return nil, err
 	}
 	return p, nil
+}
+
+// engineOOM makes an engine what the kernel ends first when the host's memory is used up. From the agent it would have the
+// protection of a service (OOMScoreAdjust), and everything else would go before it.
+const engineOOM = 200
+
+// expendable marks an engine's leader, whose children take after it. One that has ended already needs no mark.
+func expendable(pid int) {
+	path := fmt.Sprintf("/proc/%d/oom_score_adj", pid)
+	text, err := os.ReadFile(path)
+	if now, wrong := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && wrong == nil && now < engineOOM {
+		_ = os.WriteFile(path, strconv.AppendInt(nil, engineOOM, 10), 0)
+	}
 }
 
 // ends is how a container is stopped.
