@@ -13,13 +13,16 @@ import (
 	"millrace/internal/ids"
 )
 
-const lineBuffer = 64 << 10
+const (
+	lineBuffer = 64 << 10
+	factBuffer = 4 << 10 // of each linked host, for facts of the usual size; a longer one grows it
+)
 
 // facts reads a host's stream of facts until it ends.
 func (h *Hub) facts(r *http.Request, me *hostLink) error {
 	own := ownUnits{hub: h, me: me}
 	lines := bufio.NewScanner(r.Body)
-	lines.Buffer(make([]byte, lineBuffer), wire.MaxFactBytes)
+	lines.Buffer(make([]byte, factBuffer), wire.MaxFactBytes)
 	for lines.Scan() {
 		var f wire.Fact
 		if err := json.Unmarshal(lines.Bytes(), &f); err != nil {
