@@ -43,6 +43,7 @@ type Config struct {
 	FabricListen string           // address at which other hosts measure the way to this one; AutoFabric; "" = they do not
 	Channel      string           // of releases that Program follows
 	Program      *update.Program  `json:"-"` // this program, when it may be exchanged; nil = by hand
+	UpdateSpread time.Duration    // in which this host follows its channel, at a moment of its own; 0 = at once
 	KeepEngines  bool             // engines outlive this process, and the next one adopts them
 	Runtime      *engines.Runtime `json:"-"` // for engines in containers; nil = there are none
 	Drain        time.Duration

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"runtime"
@@ -30,15 +31,24 @@ type updating struct {
 
 	mu    sync.Mutex
 	busy  bool
+	due   time.Time // when the update of this digest may begin
+	of    []byte
 	vain  []byte    // digest of what could not be installed
 	until time.Time // and when to try it again
 }
 
-// begin reports whether to fetch the update now.
-func (u *updating) begin(want *wire.Update, now time.Time) bool {
+// begin reports whether to fetch the update now. Each host has its own moment within the spread: a fleet that followed its
+// channel at once would take nothing new anywhere while it drains.
+func (u *updating) begin(want *wire.Update, now time.Time, spread time.Duration) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.busy || bytes.Equal(u.vain, want.SHA256) && now.Before(u.until) {
+	if !bytes.Equal(u.of, want.SHA256) {
+		u.of, u.due = want.SHA256, now
+		if spread > 0 {
+			u.due = now.Add(rand.N(spread))
+		}
+	}
+	if u.busy || now.Before(u.due) || bytes.Equal(u.vain, want.SHA256) && now.Before(u.until) {
 		return false
 	}
 	u.busy = true
@@ -55,7 +65,7 @@ var platform = runtime.GOOS + "/" + runtime.GOARCH
 
 // follow installs what the hub's channel names. It returns at once; the work ends with the link.
 func (a *agent) follow(ctx context.Context, client *http.Client, u *wire.Update, owner func(func())) {
-	if a.cfg.Program == nil || !a.cfg.Program.Wants(u, a.cfg.Version) || !a.updating.begin(u, a.cfg.Clock.Now()) {
+	if a.cfg.Program == nil || !a.cfg.Program.Wants(u, a.cfg.Version) || !a.updating.begin(u, a.cfg.Clock.Now(), a.cfg.UpdateSpread) {
 		return
 	}
 	owner(func() {

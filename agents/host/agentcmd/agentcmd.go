@@ -40,6 +40,7 @@ type Command struct {
 	ContainerStop string        `help:"How to stop one; default: RUNTIME stop --time {seconds} {name}." env:"MILLRACE_CONTAINER_STOP"`
 	Channel       string        `help:"Release channel of the hub that this program follows; empty = it is updated by hand." placeholder:"NAME" env:"MILLRACE_CHANNEL"`
 	ReleaseKey    string        `help:"Public key (ed25519, base64) that must have signed an update." placeholder:"KEY" env:"MILLRACE_RELEASE_KEY"`
+	UpdateSpread  time.Duration `help:"In which the hosts of a channel follow it, each at a moment of its own: each drains for its update." default:"30m" env:"MILLRACE_UPDATE_SPREAD"`
 	Trial         time.Duration `name:"update-trial" help:"How long a new program may take to reach the hub before the one before is back." default:"2m" env:"MILLRACE_UPDATE_TRIAL"`
 	ParentDeath   int           `help:"Die, with every engine, as soon as the process of this id is not the parent any more." placeholder:"PID" default:"0"`
 
@@ -60,7 +61,7 @@ func (c *Command) Run(ctx context.Context) error {
 	}
 	cfg := host.Config{Hub: "https://" + hub.Host, Join: c.Join, Proxy: c.Proxy, Data: data, DataListen: c.DataListen, DataURL: c.DataURL,
 		Inventory: c.Inventory, FabricListen: c.Fabric, DieWithAgent: c.ParentDeath > 0, KeepEngines: c.KeepEngines,
-		Drain: c.Drain, Version: c.Version, Channel: c.Channel}
+		Drain: c.Drain, Version: c.Version, Channel: c.Channel, UpdateSpread: c.UpdateSpread}
 	if err := c.check(&cfg); err != nil {
 		return err
 	}
