@@ -248,6 +248,14 @@ func TestWhatIsRefused(t *testing.T) {
 		{with(`"service_tier":"priority"`), "service_tier"}, {with(`"metadata":"x"`), "metadata"},
 		{with(`"mcp_servers":[{"type":"url","url":"https://x","name":"x"}]`), "mcp_servers"}, {with(`"container":"c"`), "container"}, {with(`"thread":{}`), "thread"},
 		{with(`"context_management":{"edits":[{"type":"clear_tool_uses_20250919"},{"type":"compact_20260112"}]}`), "context_management.edits[1].type"},
+		{with(`"ec_transfer_params":1`), "ec_transfer_params"},
+		{with(`"bootstrap_host":1`), "bootstrap_host"},
+		{with(`"bootstrap_port":1`), "bootstrap_port"},
+		{with(`"bootstrap_room":1`), "bootstrap_room"},
+		{with(`"disaggregated_params":1`), "disaggregated_params"},
+		{with(`"data_parallel_rank":1`), "data_parallel_rank"},
+		{with(`"routed_dp_rank":1`), "routed_dp_rank"},
+		{with(`"disagg_prefill_dp_rank":1`), "disagg_prefill_dp_rank"},
 		{with(`"kv_transfer_params":{}`), "kv_transfer_params"}, {with(`"cache_salt":"x"`), "cache_salt"}, {with(`"Priority":1`), "Priority"},
 	} {
 		q, err := Decode([]byte(tt.body), Options{Seal: testSeal(t)})
