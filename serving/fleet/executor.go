@@ -45,6 +45,7 @@ type Executor struct {
 	term   int64
 	read   *reader
 	tried  time.Time // when a repair was last thought about
+	froze  time.Time // when the fleet was last seen frozen
 	tidied time.Time
 	most   int // steps of a pass; 0 = all (tests stop between them)
 	done   int // steps of this pass
@@ -119,9 +120,11 @@ func (e *Executor) Pass(ctx context.Context) (int, error) {
 	}
 	if why := w.frozen(); why != "" {
 		e.cfg.Log.Warn("fleet: frozen", "reason", why)
+		e.froze = e.cfg.Clock.Now()
 		return 0, nil
 	}
-	settled := held >= e.cfg.Limits.Wait
+	// After a mass loss hosts come back one by one: those that are last are no losses to be repaired yet.
+	settled := held >= e.cfg.Limits.Wait && e.cfg.Clock.Now().Sub(e.froze) >= e.cfg.Limits.Wait
 	err = e.carryOut(ctx, w, settled)
 	if e.done > 0 {
 		e.notice()

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace/internal/clock"
 	"millrace/internal/fault"
 	"millrace/internal/ids"
 	"millrace/serving/fleet"
@@ -230,6 +231,48 @@ func TestAMassLossMovesNothing(t *testing.T) {
 	b.settle(e)
 	if now = b.overview(); now.Frozen != "" || now.Plan.ID != before.Plan.ID || b.serving() != 4 {
 		t.Errorf("%q plan %d, %s", now.Frozen, now.Plan.Number, b.states())
+	}
+}
+
+// Hosts come back from a mass loss one by one: the last of them are replaced only when they do not come.
+func TestAfterAMassLossTheLastHostsAreWaitedFor(t *testing.T) {
+	b := newBed(t)
+	b.model("m")
+	b.demand("m", b.recipe(simWhole), 4)
+	for _, n := range []string{"h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8"} {
+		b.host(n, 2)
+	}
+	l, now := quick, clock.NewManual(time.Now())
+	l.Wait = time.Minute
+	e := fleet.NewExecutor(fleet.ExecutorConfig{DB: b.db, Bus: b, Loads: b, Limits: l, Clock: now})
+	b.planned()
+	b.settle(e)
+	b.exec(`UPDATE control_leases SET since = now() - interval '1 day'`) // this control plane acts for long
+	before := b.overview()
+	last := b.overview().Units[0].Parts[0].HostName
+	for _, h := range b.hosts[:5] {
+		b.lose(h)
+	}
+	for _, h := range b.hosts {
+		if h.name == last && !h.dead {
+			b.lose(h)
+		}
+	}
+	b.settle(e)
+	if b.overview().Frozen == "" {
+		t.Fatal("no mass loss")
+	}
+	for _, h := range b.hosts {
+		h.dead = h.name == last
+	}
+	b.settle(e)
+	if o := b.overview(); o.Frozen != "" || o.Plan.ID != before.Plan.ID {
+		t.Errorf("%q, plan %d: the last host had no time to come back", o.Frozen, o.Plan.Number)
+	}
+	now.Advance(time.Minute)
+	b.settle(e)
+	if o := b.overview(); o.Plan.Cause != fleet.ByRepair || b.serving() != 4 {
+		t.Errorf("plan %d, %s: a host that does not come back is not replaced", o.Plan.Number, b.states())
 	}
 }
 
