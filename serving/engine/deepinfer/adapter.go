@@ -228,9 +228,11 @@ func (a *Adapter) drain(w http.ResponseWriter, r *http.Request) error {
 	first := !a.draining
 	a.draining = true
 	idle := make(chan struct{})
-	if len(a.running) == 0 {
+	switch {
+	case !first: // said again: the first one waits
+	case len(a.running) == 0:
 		close(idle)
-	} else {
+	default:
 		a.idle = idle
 	}
 	a.mu.Unlock()

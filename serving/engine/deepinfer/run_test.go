@@ -202,8 +202,10 @@ func TestDrain(t *testing.T) {
 	r.ready()
 	running := r.stream("aaaa")
 	defer running.Close()
-	if err := r.d.Drain(t.Context(), http.DefaultClient, r.base, time.Minute); err != nil {
-		t.Fatal(err)
+	for range 2 { // who says it again does not make the first one wait for its limit
+		if err := r.d.Drain(t.Context(), http.DefaultClient, r.base, time.Hour); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := r.d.Ready(t.Context(), http.DefaultClient, r.base, "flash"); err == nil {
 		t.Error("something new was taken")
