@@ -37,7 +37,7 @@ func (p *Program) Install(u *wire.Update, fetch func(io.Writer) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := &p.state
-	s.Previous, s.Current, s.Version, s.Trial = s.Current, path, u.Version, true
+	s.Previous, s.Current, s.Version, s.Trial, s.Fresh = s.Current, path, u.Version, true, true
 	return p.save()
 }
 

@@ -25,6 +25,7 @@ type state struct {
 	Previous    string    `json:"previous"`         // what to go back to; "" = the installed one
 	Version     string    `json:"version"`          // of the current one
 	Trial       bool      `json:"trial"`            // it has not reached the hub yet
+	Fresh       bool      `json:"fresh,omitempty"`  // nobody has become it yet: what ends before says nothing against it
 	Failed      []byte    `json:"failed,omitempty"` // digest of the program that failed its trial
 	Error       string    `json:"error,omitempty"`
 }

@@ -90,7 +90,11 @@ func (p *Program) settle() error {
 		}
 	}
 	// A program on trial is entered by exec from the one before. Whoever else comes was started after it had ended.
-	if s.Trial && p.target() != p.self {
+	switch {
+	case !s.Trial || p.target() == p.self:
+	case s.Fresh: // the one before ended, or the machine did, while it drained for the update: the trial begins now
+		s.Fresh = false
+	default:
 		p.back("it ended before it had reached the hub")
 	}
 	return p.save()
@@ -104,7 +108,7 @@ func (p *Program) back(why string) {
 	if sum, err := sumOf(s.Current); err == nil {
 		s.Failed = sum
 	}
-	s.Current, s.Previous, s.Version, s.Trial = s.Previous, "", "", false
+	s.Current, s.Previous, s.Version, s.Trial, s.Fresh = s.Previous, "", "", false, false
 	if err := p.save(); err != nil {
 		p.log.Error("which program is current cannot be kept", "error", err)
 	}
@@ -159,7 +163,11 @@ func (p *Program) Trouble() string {
 func (p *Program) Switch() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	err := become(p.target())
+	p.state.Fresh = false
+	err := p.save()
+	if err == nil {
+		err = become(p.target())
+	}
 	p.back("it cannot be executed: " + err.Error())
 	return err
 }

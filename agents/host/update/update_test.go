@@ -82,6 +82,18 @@ func TestOnlyWhatTheHubNamedIsInstalled(t *testing.T) {
 	}
 }
 
+// An agent that is restarted while it drains for an update has not tried it: the next start does, once. This program is none,
+// so that the try fails and the test goes on.
+func TestAnUpdateThatWasNotTriedYetIsTriedNext(t *testing.T) {
+	dir := t.TempDir()
+	if err := enter(t, dir, nil).Install(offer("program"), sends("program")); err != nil {
+		t.Fatal(err)
+	}
+	if p := enter(t, dir, nil); p.target() != p.self || !strings.Contains(p.Trouble(), "it cannot be executed") {
+		t.Errorf("target %s, trouble %q", p.target(), p.Trouble())
+	}
+}
+
 // A program that died on trial is found out at the next start of the installed one, and not tried again; a program that an
 // operator installs is the last word.
 func TestATrialThatFailedIsRemembered(t *testing.T) {
@@ -100,8 +112,12 @@ func TestATrialThatFailedIsRemembered(t *testing.T) {
 	if p.Wants(u, "v1") {
 		t.Error("wanted again while it is on trial")
 	}
+	p.state.Fresh = false // as Switch does, whose exec would end this test
+	if err := p.save(); err != nil {
+		t.Fatal(err)
+	}
 	p = enter(t, dir, nil)
-	if p.target() != p.self || !strings.Contains(p.Trouble(), "v2 was taken back") || p.Wants(u, "v1") || !p.Wants(offer("mended"), "v1") {
+	if p.target() != p.self || !strings.Contains(p.Trouble(), "v2 was taken back: it ended before") || p.Wants(u, "v1") || !p.Wants(offer("mended"), "v1") {
 		t.Errorf("target %s, trouble %q", p.target(), p.Trouble())
 	}
 	p.state.InstalledAt = p.state.InstalledAt.Add(-time.Hour) // as if another program had been installed since
