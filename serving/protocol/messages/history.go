@@ -48,6 +48,8 @@ type history struct {
 	results []result
 
 	open   map[string]bool // ids of the latest assistant turn's calls; true = without a result yet
+	asked  spot            // where that turn began
+	unmet  error           // an earlier turn's call never got its result
 	last   role            // of the latest message that was written
 	used   bool            // the latest assistant message holds calls
 	bytes  int64           // of text
@@ -74,11 +76,29 @@ func (r *reader) turn(who role, at spot) {
 		r.flush()
 		h.who, h.at = who, at
 		if who == assistant {
+			h.unanswered()
+			h.asked = at
 			if len(h.open) > fewCalls {
 				h.open = nil // clearing it costs what it once held
 			}
 			clear(h.open)
 		}
+	}
+}
+
+// unanswered notes that a call has no result although the conversation has gone on. Of several it names the least.
+func (h *history) unanswered() {
+	if h.unmet != nil {
+		return
+	}
+	var ids []string
+	for id, open := range h.open {
+		if open {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) > 0 {
+		h.unmet = field.Invalid(h.asked.String(), "The tool_use block %s has no tool_result block in the message after it: each needs one.", field.Clip([]byte(slices.Min(ids))))
 	}
 }
 
@@ -233,9 +253,15 @@ func appendQuoted(dst, raw []byte) []byte {
 	return append(dst, '"')
 }
 
-// prefill sees to a conversation that ends with the beginning of the answer.
+// prefill sees to how a conversation ends: with every call answered, or with the beginning of the answer.
 func (r *reader) prefill() error {
 	h := &r.history
+	if h.last != assistant { // else the calls are the last thing said
+		h.unanswered()
+	}
+	if h.unmet != nil {
+		return h.unmet
+	}
 	if h.last != assistant || r.Count {
 		return nil
 	}
