@@ -1,6 +1,8 @@
 package recipe
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -62,12 +64,21 @@ func (r *Recipe) Check() error {
 		w.when(min(c.A0, c.A1, c.B0, c.B1, c.B2, c.Error) < 0, "cost", "times and the error are not negative.")
 		w.when(c.From == "", "cost.from", "say where it was measured, or that it is an estimate.")
 	}
+	r.checkStorable(&w)
 	r.checkCommands(&w)
 	w.when(len(r.Golden) > maxGolden, "golden", "give at most %d prompts.", maxGolden)
 	for i, g := range r.Golden {
 		w.when(g.Prompt == "" || g.Tokens < 1, fmt.Sprintf("golden[%d]", i), "give a prompt and how many tokens of its answer count.")
 	}
 	return w.err
+}
+
+// checkStorable refuses what YAML can say and JSON or the database cannot: .nan and .inf, and NUL in a text.
+func (r *Recipe) checkStorable(w *wrong) {
+	text, err := json.Marshal(r)
+	w.when(err != nil, "numbers", "are finite: .nan and .inf are none.")
+	// Without the escaped backslashes, what is left of this form is a NUL.
+	w.when(bytes.Contains(bytes.ReplaceAll(text, []byte(`\\`), nil), []byte(`\u0000`)), "texts", "have no NUL.")
 }
 
 // checkCommands renders every pool on a host that is large enough: what the engine has no way to do is found out here.

@@ -151,3 +151,21 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// YAML can say what JSON and the database cannot.
+func TestWhatCannotBeStoredIsRefused(t *testing.T) {
+	for _, more := range []string{
+		"cost: {a0_us: .nan, a1_us: 1, b0_us: 1, b1_us: 1, b2_us: 1, error: 0, from: here}\n",
+		"cost: {a0_us: .inf, a1_us: 1, b0_us: 1, b1_us: 1, b2_us: 1, error: 0, from: here}\n",
+		"speculative: {method: eagle, draft: 1, acceptance: .nan}\n",
+		"description: \"a\\0b\"\n",
+		"container: \"a\\\\\\0b\"\n",
+	} {
+		if _, err := Parse([]byte(good + more)); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: %v", more, err)
+		}
+	}
+	if _, err := Parse([]byte(good + "description: 'a\\u0000b'\n")); err != nil {
+		t.Errorf("a text that only looks like a NUL: %v", err)
+	}
+}
