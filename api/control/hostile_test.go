@@ -65,6 +65,19 @@ func TestNonsenseAboutAnInvoiceIsRefused(t *testing.T) {
 	}
 }
 
+// A NUL in any text is the client's mistake, said with the field: no database keeps it.
+func TestANULIsRefused(t *testing.T) {
+	f := setup(t)
+	host := "/hosts/" + ids.Format(ids.Host, ids.New())
+	demand := "/demands/" + ids.Format(ids.Model, ids.New()) + "/" + ids.Format(ids.Recipe, ids.New())
+	f.refused(f.send("PUT", host+"/cordon", `{"reason":"a\u0000b"}`), http.StatusBadRequest, "invalid", "reason")
+	f.refused(f.send("PUT", demand, `{"units":1,"regions":["fi","\u0000"]}`), http.StatusBadRequest, "invalid", "regions")
+	f.refused(f.send("POST", "/plans", `{"note":"\\\u0000"}`), http.StatusBadRequest, "invalid", "note")
+	if a := f.send("PUT", host+"/cordon", `{"reason":"a\\u0000b"}`); a.status != http.StatusNotFound {
+		t.Errorf("a text that only looks like a NUL: %d %s", a.status, a.body)
+	}
+}
+
 // Many at once, each with a key of its own: what is due is paid, credited or given up once.
 func TestAnInvoiceIsSettledOnce(t *testing.T) {
 	for deed, body := range map[string]string{"/payments": `{"amount_usd":"12.34","reference":"T-1"}`, "/credit-notes": `{"amount_usd":"12.34","reason":"late"}`, "/write-off": `{"reason":"gone"}`} {

@@ -47,12 +47,22 @@ func readBody[In any](w http.ResponseWriter, r *http.Request, in *In) error {
 	if name := twice(json.NewDecoder(bytes.NewReader(text)), ""); name != "" {
 		return fault.New(fault.Invalid, "The field %s is given twice.", name).WithParam(name).WithCode("duplicate_field")
 	}
+	for name, value := range present {
+		if hasNUL(value) { // no database keeps that
+			return fault.New(fault.Invalid, "The field %s has characters that are no text.", name).WithParam(name)
+		}
+	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields() // in nested objects
 	if err := d.Decode(in); err != nil {
 		return badJSON(err)
 	}
 	return nil
+}
+
+// hasNUL reports whether a JSON value holds a NUL: without the escaped backslashes, this form is nothing else.
+func hasNUL(value []byte) bool {
+	return bytes.Contains(bytes.ReplaceAll(value, []byte(`\\`), nil), []byte(`\u0000`))
 }
 
 // twice gives the path of a name that an object holds twice, at any depth; "" = there is none. encoding/json would silently

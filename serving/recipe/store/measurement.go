@@ -60,10 +60,14 @@ func (m *Measurement) check() error {
 	if len(m.Report) == 0 {
 		m.Report = json.RawMessage("{}")
 	}
-	if !json.Valid(m.Report) {
-		return fault.New(fault.Invalid, "The report is no JSON.").WithParam("report")
+	// Written anew, it has no lone surrogates and no numbers that the database cannot keep.
+	var report any
+	if err := json.Unmarshal(m.Report, &report); err != nil {
+		return fault.New(fault.Invalid, "The report is no JSON.").WithParam("report").WithCause(err)
 	}
-	return nil
+	var err error
+	m.Report, err = json.Marshal(report)
+	return err
 }
 
 // Measurements lists a recipe's, the newest first.

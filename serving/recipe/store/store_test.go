@@ -56,7 +56,7 @@ func TestRecipesAreKept(t *testing.T) {
 
 	// Measured: the last one counts, another's digest is nobody's.
 	for _, a1 := range []float64{40, 50} {
-		m := store.Measurement{Hardware: "4 x H100", Cost: recipe.Cost{A0: 1, A1: a1, B0: 1, B1: 1, B2: 1, From: "here"}, Report: json.RawMessage(`{"x":1}`)}
+		m := store.Measurement{Hardware: "4 x H100", Cost: recipe.Cost{A0: 1, A1: a1, B0: 1, B1: 1, B2: 1, From: "here"}, Report: json.RawMessage(`{"x":1,"lone":"\ud800"}`)}
 		if err := s.Measure(ctx, "llama", one.Recipe.Digest(), m, root); err != nil {
 			t.Fatal(err)
 		}
@@ -99,6 +99,8 @@ func TestWhatTheStoreRefuses(t *testing.T) {
 	negative.Cost.B1 = -1
 	broken := good
 	broken.Report = json.RawMessage("{")
+	huge := good
+	huge.Report = json.RawMessage(`{"x":1e400000}`)
 	for name, c := range map[string]struct {
 		err  error
 		kind fault.Kind
@@ -109,6 +111,7 @@ func TestWhatTheStoreRefuses(t *testing.T) {
 		"measure unknown":     {s.Measure(ctx, "x", "y", good, root), fault.NotFound},
 		"a long report":       {s.Measure(ctx, "x", "y", long, root), fault.Invalid},
 		"a negative time":     {s.Measure(ctx, "x", "y", negative, root), fault.Invalid},
+		"a huge number":       {s.Measure(ctx, "x", "y", huge, root), fault.Invalid},
 		"a broken report":     {s.Measure(ctx, "x", "y", broken, root), fault.Invalid},
 		"a stranger":          {second(s.Add(ctx, []byte(mine), tenants.Actor{})), fault.Forbidden},
 		"a stranger's look":   {one(s.List(ctx, tenants.Actor{})), fault.Forbidden},
