@@ -86,7 +86,7 @@ func (s *Service) Demands(ctx context.Context, by tenants.Actor) (out []Demand, 
 func demandOf(r q.ListDemandsRow) Demand {
 	d := Demand{ModelID: r.ModelID, Model: r.ModelName, RecipeID: r.RecipeID, Recipe: r.RecipeName, Digest: r.Digest, Units: int(r.Units), Kinds: r.Kinds,
 		Regions: r.Regions, Spread: r.Spread, Weight: int(r.Weight), Version: r.Version, UpdatedBy: r.UpdatedBy, UpdatedAt: r.UpdatedAt}
-	if parsed, err := recipe.Parse([]byte(r.Source)); err == nil {
+	if parsed, err := recipe.Reread([]byte(r.Source)); err == nil {
 		d.GPUsOfUnit = parsed.GPUs()
 	}
 	return d
@@ -179,7 +179,7 @@ func wishes(ctx context.Context, query *q.Queries, w *world) (out []Wish, err er
 	}
 	for _, r := range rows {
 		if w.recipes[r.ReleaseID] == nil {
-			if w.recipes[r.ReleaseID], err = recipe.Parse([]byte(r.Source)); err != nil {
+			if w.recipes[r.ReleaseID], err = recipe.Reread([]byte(r.Source)); err != nil {
 				return nil, err
 			}
 		}

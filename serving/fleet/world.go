@@ -149,7 +149,7 @@ func (r *reader) readRecipes(ctx context.Context, query *q.Queries, w *world) er
 		return err
 	}
 	for _, row := range rows {
-		parsed, err := recipe.Parse([]byte(row.Source))
+		parsed, err := recipe.Reread([]byte(row.Source))
 		if err != nil {
 			return fmt.Errorf("fleet: recipe %s: %w", row.Name, err)
 		}

@@ -34,6 +34,17 @@ func Parse(text []byte) (*Recipe, error) {
 	return &r, nil
 }
 
+// Reread reads a text that was good when it was stored. It is taken as it is: a rule or a member that came or went since must
+// not keep what runs by it from being seen.
+func Reread(text []byte) (*Recipe, error) {
+	var r Recipe
+	if err := yaml.Unmarshal(text, &r); err != nil {
+		return nil, unreadable(err)
+	}
+	r.fill()
+	return &r, nil
+}
+
 const badRecipe = "invalid_recipe"
 
 // unreadable says where the text is no recipe, in the words of the YAML reader, which name the line.

@@ -133,6 +133,23 @@ func TestWhatIsNoRecipe(t *testing.T) {
 	}
 }
 
+func TestAStoredRecipeStaysReadable(t *testing.T) {
+	r, err := Reread([]byte(strings.Replace(good, "engine: vllm", "engine: gone\nformer: member", 1)))
+	if err != nil || r.Engine != "gone" || r.Pools[0].Replicas != 1 || r.Pools[0].Domain != 4 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	first, err := Parse([]byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Reread([]byte(good)); err != nil || again.Digest() != first.Digest() {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if r, err := Reread([]byte("[")); err == nil {
+		t.Errorf("%+v", r)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte("a: &a [*a]"))

@@ -81,7 +81,7 @@ func (s *Recipes) Add(ctx context.Context, text []byte, by tenants.Actor) (id id
 		if id, added, err = put(ctx, q.New(tx), r, text, by.Name()); err != nil || !added {
 			return err
 		}
-		return audit.Append(ctx, tx, by, audit.Change{Action: "recipe.add", Target: r.Name, At: s.Clock.Now().UTC(), After: r})
+		return audit.Append(ctx, tx, by, audit.Change{Action: "recipe.add", Target: r.Name, At: s.Clock.Now().UTC(), After: map[string]string{"digest": r.Digest()}}) // its environment may hold secrets
 	})
 	return id, added, err
 }
@@ -173,7 +173,7 @@ func (s *Recipes) read(ctx context.Context, id *ids.ID, by tenants.Actor) (all [
 }
 
 func stored(row *q.ListRecipesRow) (Stored, error) {
-	r, err := recipe.Parse([]byte(row.Source))
+	r, err := recipe.Reread([]byte(row.Source))
 	if err != nil {
 		return Stored{}, err
 	}
