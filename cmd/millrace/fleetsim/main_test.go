@@ -35,8 +35,6 @@ const (
 // millrace is the program, built once.
 var millrace string
 
-func slow() bool { return os.Getenv("MILLRACE_SLOW") != "" }
-
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(watchEnv); dir != "" {
 		_, _ = io.Copy(io.Discard, os.Stdin) // until the test is gone

@@ -27,7 +27,8 @@ type network interface {
 	heal(provider int) error
 }
 
-// newNetwork takes network namespaces where this machine lets us make them, else proxies.
+// newNetwork takes network namespaces, or proxies when it is told to: behind these, requests are still lost when a hub starts
+// anew, which knows no gateways yet and has hosts end their data links to them.
 func newNetwork(t *testing.T) network {
 	t.Helper()
 	if os.Getenv("FLEETSIM_PROXY") == "" {
@@ -38,7 +39,8 @@ func newNetwork(t *testing.T) network {
 			return n
 		}
 		n.remove()
-		fmt.Fprintf(os.Stderr, "NO NETWORK NAMESPACES (%v): providers' networks are cut by ending what runs through a proxy that their agents dial through.\n", err)
+		fmt.Fprintf(os.Stderr, "NO NETWORK NAMESPACES (%v): THE SIMULATED FLEET IS NOT TESTED. Run as root, or try FLEETSIM_PROXY=1.\n", err)
+		t.Skip("no network namespaces: run as root")
 	}
 	p := &proxies{}
 	for i := range p.each {

@@ -21,8 +21,9 @@ import (
 	"millrace/internal/seal"
 )
 
-// fleetTimes are the fleet's times, short. Hubs mark a linked host as alive every 5 s: a host is lost after more than that.
-const fleetTimes = "lost=9s;repair=10s;wait=12s;pause=1s;max-pause=5s;drain=10s;settle=1s;fault=3s;think=1s"
+// fleetTimes are the fleet's times, short. Hubs mark a linked host as alive every 5 s: a host is lost after more than that, and
+// replaced more than that later, so that a mass loss is known as one before its first hosts are replaced.
+const fleetTimes = "lost=7s;repair=13s;wait=12s;pause=1s;max-pause=5s;drain=10s;settle=1s;fault=3s;think=1s"
 
 const natsToken = "fleetsim"
 
