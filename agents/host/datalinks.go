@@ -3,8 +3,10 @@ package host
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"millrace/agents/link"
 	"millrace/agents/wire"
@@ -14,6 +16,9 @@ import (
 const (
 	dataLinks   = 2  // to each gateway: one that breaks, or is full, does not stop all
 	maxGateways = 64 // that this host dials
+	// gatewayKept is how long a gateway that is named no more is dialled on: a hub that has just started knows none yet, and
+	// requests run on these links.
+	gatewayKept = 2 * time.Minute
 )
 
 // gateways keeps data links to the gateways that the hub names, when nobody can dial this host.
@@ -22,10 +27,16 @@ type gateways struct {
 
 	mu      sync.Mutex
 	ctx     context.Context // of all links; nil before the agent runs
-	running map[wire.Gateway]context.CancelFunc
+	running map[wire.Gateway]*dialled
 }
 
-// linkGateways makes links to exactly those gateways.
+// dialled is one gateway that this host dials.
+type dialled struct {
+	cancel context.CancelFunc
+	named  time.Time // last, by a hub
+}
+
+// linkGateways makes links to those gateways, and ends those to gateways that nobody has named for a while.
 func (a *agent) linkGateways(now []wire.Gateway) {
 	g := &a.gateways
 	g.mu.Lock()
@@ -33,22 +44,25 @@ func (a *agent) linkGateways(now []wire.Gateway) {
 	if a.dataURL != wire.DataByLink || g.ctx == nil || g.ctx.Err() != nil {
 		return
 	}
-	wanted := map[wire.Gateway]bool{}
-	for _, w := range now[:min(len(now), maxGateways)] {
-		wanted[w] = true
-		if g.running[w] != nil {
-			continue
-		}
-		ctx, cancel := context.WithCancel(g.ctx)
-		g.running[w] = cancel
-		for range dataLinks {
-			g.work.Go(func() { a.stayLinkedTo(ctx, w) })
+	at := a.cfg.Clock.Now()
+	for w, d := range g.running {
+		if !slices.Contains(now, w) && at.Sub(d.named) >= gatewayKept {
+			d.cancel()
+			delete(g.running, w)
 		}
 	}
-	for w, cancel := range g.running {
-		if !wanted[w] {
-			cancel()
-			delete(g.running, w)
+	for _, w := range now[:min(len(now), maxGateways)] {
+		if d := g.running[w]; d != nil {
+			d.named = at
+			continue
+		}
+		if len(g.running) >= maxGateways {
+			return
+		}
+		ctx, cancel := context.WithCancel(g.ctx)
+		g.running[w] = &dialled{cancel, at}
+		for range dataLinks {
+			g.work.Go(func() { a.stayLinkedTo(ctx, w) })
 		}
 	}
 }

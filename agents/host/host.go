@@ -161,7 +161,7 @@ func (a *agent) run(ctx context.Context) error {
 
 	linked, unlink := context.WithCancel(context.WithoutCancel(ctx)) // the link outlives the drain
 	defer unlink()
-	a.gateways.ctx, a.gateways.running = linked, map[wire.Gateway]context.CancelFunc{}
+	a.gateways.ctx, a.gateways.running = linked, map[wire.Gateway]*dialled{}
 	var work sync.WaitGroup
 	work.Go(func() { a.stayLinked(linked) })
 	work.Go(func() { a.stayFresh(linked) })

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -86,6 +88,17 @@ func (l *leg) wait(most time.Duration) bool {
 	}
 }
 
+// guarded runs a leg's work in its own goroutine. A panic is the leg's failure: it must not end the gateway.
+func guarded(work func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			slog.Error("a leg panicked", "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("gate: panic: %v", p)
+		}
+	}()
+	return work()
+}
+
 // start sends P's leg. enough ends D's when P shows that D waits in vain.
 func (p *pairing) start(attempt ids.ID, body []byte, enough context.CancelFunc) *leg {
 	t := p.r.t
@@ -101,10 +114,12 @@ func (p *pairing) start(attempt ids.ID, body []byte, enough context.CancelFunc) 
 	go func() {
 		defer t.gate.leaveLeg()
 		defer l.stop()
-		l.answer, l.err = t.ask(ctx, p.p, attempt, p.over.From.Rank, body, by)
-		if l.err == nil {
-			l.handed, l.err = p.unit.Handoff.Read(l.answer)
-		}
+		l.err = guarded(func() (err error) {
+			if l.answer, err = t.ask(ctx, p.p, attempt, p.over.From.Rank, body, by); err == nil {
+				l.handed, err = p.unit.Handoff.Read(l.answer)
+			}
+			return err
+		})
 		close(l.done)
 		if l.err == nil && !l.handed.Complete {
 			return
