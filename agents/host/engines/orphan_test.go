@@ -105,7 +105,7 @@ func TestOrphansAreKilledAtTheNextStart(t *testing.T) {
 	if !alive(other.Process.Pid) {
 		t.Error("a stranger was killed")
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "*", recordName)); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join(dir, "*"+recordEnd)); len(left) != 0 {
 		t.Errorf("records are left: %v", left)
 	}
 }

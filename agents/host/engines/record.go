@@ -15,10 +15,14 @@ import (
 	"millrace/serving/engine"
 )
 
-const recordName = "process.json"
+// recordEnd follows the name of an engine's folder: its record lies beside the folder, which the engine, or whoever breaks
+// into its container, may write to.
+const recordEnd = ".process.json"
+
+func recordOf(dir string) string { return dir + recordEnd }
 
 // record tells a later agent which process an engine is, and all that is needed to go on with it. A number alone proves
-// nothing: it may be reused, so the start time within one boot and the mark in the environment are compared.
+// nothing: it may be reused, so the start time within one boot is compared.
 type record struct {
 	Engine  ids.ID `json:"engine"`
 	Program string `json:"program"`
@@ -52,7 +56,7 @@ func (r *record) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	tmp := filepath.Join(dir, recordName+".new")
+	tmp := recordOf(dir) + ".new"
 	_ = os.Remove(tmp) // whatever it is: it is not written through
 	out, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, secretMode)
 	if err != nil {
@@ -62,20 +66,20 @@ func (r *record) write(dir string) error {
 	if err := errors.Join(err, out.Close()); err != nil {
 		return err
 	}
-	return os.Rename(tmp, filepath.Join(dir, recordName))
+	return os.Rename(tmp, recordOf(dir))
 }
 
-func removeRecord(dir string) { _ = os.Remove(filepath.Join(dir, recordName)) }
+func removeRecord(dir string) { _ = os.Remove(recordOf(dir)) }
 
 // records reads what an earlier agent left, by folder. What cannot be read names nobody.
 func records(root string, log *slog.Logger) (map[string]record, error) {
-	files, err := filepath.Glob(filepath.Join(root, "*", recordName))
+	files, err := filepath.Glob(filepath.Join(root, "*"+recordEnd))
 	if err != nil {
 		return nil, err
 	}
 	out := map[string]record{}
 	for _, path := range files {
-		dir := filepath.Dir(path)
+		dir := strings.TrimSuffix(path, recordEnd)
 		r, err := readRecord(dir)
 		if err != nil {
 			log.Warn("the record of an engine cannot be read", "file", path, "error", err)
@@ -86,7 +90,7 @@ func records(root string, log *slog.Logger) (map[string]record, error) {
 }
 
 func readRecord(dir string) (r record, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, recordName))
+	text, err := os.ReadFile(recordOf(dir))
 	if err == nil {
 		err = json.Unmarshal(text, &r)
 	}

@@ -121,7 +121,7 @@ func (s *sim) heard(t *testing.T, hosts []*host, since time.Time) {
 // engines lists the processes of a host's engines, whoever has started them, by unit. dir may be a pattern.
 func engines(dir string) map[string]int {
 	out := map[string]int{}
-	files, _ := filepath.Glob(filepath.Join(dir, "engines", "*", "process.json"))
+	files, _ := filepath.Glob(filepath.Join(dir, "engines", "*.process.json"))
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
