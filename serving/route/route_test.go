@@ -250,3 +250,16 @@ func TestSpareCountsWhoIsReadyAndHeard(t *testing.T) {
 		t.Errorf("stale reports count: %+v", s)
 	}
 }
+
+func TestUnheardCountsThoseAskedFor(t *testing.T) {
+	r := New(clock.System, nil)
+	old, fresh := ids.New(), ids.New()
+	r.Apply(wire.Fact{Load: &wire.Load{Unit: old, State: wire.StateStopped}})
+	if n := r.Unheard([]ids.ID{fresh}); n != 1 {
+		t.Errorf("%d", n)
+	}
+	r.Apply(wire.Fact{Load: &wire.Load{Unit: fresh, State: wire.StateReady}})
+	if n := r.Unheard([]ids.ID{fresh, old}); n != 0 {
+		t.Errorf("%d", n)
+	}
+}

@@ -59,6 +59,18 @@ func (r *Router) Ready(engine ids.ID, attached bool) bool {
 	return t != never
 }
 
+// Unheard counts the engines of which nothing was heard yet. Others that were heard of do not make up for them.
+func (r *Router) Unheard(engines []ids.ID) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range engines {
+		if u := r.units[id]; u == nil || u.state == "" {
+			n++
+		}
+	}
+	return n
+}
+
 // Spare is what units say of the room that they have.
 type Spare struct {
 	Ready   int // units that are ready and were heard of lately

@@ -145,11 +145,13 @@ const (
 
 // awaitFleet waits until every placed unit has been heard of: until then it would be refused as not ready.
 func (s *Server) awaitFleet(ctx context.Context) {
-	placed := 0
+	var placed []ids.ID
 	for _, m := range s.Catalogue.Models() {
 		for _, u := range m.Units {
-			if !u.Attached {
-				placed += len(u.Engines())
+			for _, e := range u.Engines() {
+				if !e.Attached {
+					placed = append(placed, e.ID)
+				}
 			}
 		}
 	}
@@ -157,10 +159,14 @@ func (s *Server) awaitFleet(ctx context.Context) {
 	defer cancel()
 	tick := time.NewTicker(fleetPoll)
 	defer tick.Stop()
-	for s.Router.Stats().Units < placed {
+	for {
+		unheard := s.Router.Unheard(placed)
+		if unheard == 0 {
+			return
+		}
 		select {
 		case <-ctx.Done():
-			slog.Warn("not every unit has been heard of: this gateway begins all the same", "heard", s.Router.Stats().Units, "placed", placed)
+			slog.Warn("not every unit has been heard of: this gateway begins all the same", "unheard", unheard, "placed", len(placed))
 			return
 		case <-tick.C:
 		}
