@@ -37,6 +37,24 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Where a row has ever been: repairs move rows to other hosts, and what the earlier host's journal says of it is still true.
+CREATE TABLE unit_places (
+  unit_id uuid NOT NULL REFERENCES units (id),
+  host_id uuid NOT NULL REFERENCES hosts (id),
+  PRIMARY KEY (host_id, unit_id)
+);
+INSERT INTO unit_places (unit_id, host_id) SELECT id, host_id FROM units WHERE host_id IS NOT NULL;
+-- +goose StatementBegin
+CREATE FUNCTION unit_is_placed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO unit_places (unit_id, host_id) VALUES (NEW.id, NEW.host_id) ON CONFLICT DO NOTHING;
+  RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER units_are_placed AFTER INSERT OR UPDATE OF host_id ON units
+  FOR EACH ROW WHEN (NEW.host_id IS NOT NULL) EXECUTE FUNCTION unit_is_placed();
+GRANT SELECT, INSERT ON unit_places TO millrace_system;
+
 -- What became of a unit, for people.
 CREATE TABLE unit_events (
   id      uuid PRIMARY KEY,

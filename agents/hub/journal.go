@@ -67,15 +67,14 @@ func (h *Hub) store(r *http.Request, me *hostLink) error {
 	return h.inTx(r.Context(), func(tx pgx.Tx) error { return q.New(tx).StoreAttempts(r.Context(), p) })
 }
 
-// unitsOf gives those units of the records that are the host's.
+// unitsOf gives those units of the records that are the host's, or have been.
 func (h *Hub) unitsOf(ctx context.Context, host ids.ID, records map[ids.ID]wire.Attempt) (map[ids.ID]bool, error) {
 	units := make(map[ids.ID]bool)
 	for _, a := range records {
 		units[a.Unit] = false
 	}
 	err := h.inTx(ctx, func(tx pgx.Tx) error {
-		own, err := q.New(tx).UnitsOfHost(ctx, q.UnitsOfHostParams{Ids: slices.Collect(maps.Keys(units)),
-			Attempts: slices.Collect(maps.Keys(records)), HostID: host})
+		own, err := q.New(tx).UnitsOfHost(ctx, q.UnitsOfHostParams{Ids: slices.Collect(maps.Keys(units)), HostID: host})
 		for _, id := range own {
 			units[id] = true
 		}

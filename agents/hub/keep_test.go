@@ -248,3 +248,21 @@ func TestAnEnginesLogIsReadByOperators(t *testing.T) {
 		t.Errorf("a gateway reads logs: %s", resp.Status)
 	}
 }
+
+// A repair moves a row to another host. What the first one's journal says of it is still true, also when nothing of it was
+// heard before: its agent may have been killed with the record on disk.
+func TestAJournalSpeaksOfWhereItsUnitsWere(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.start()
+	unit := b.place("h1", "u1")
+	b.place("h2", "u2")
+	b.place("h3", "u3")
+	b.exec(`UPDATE units SET host_id = (SELECT id FROM hosts WHERE name = 'h2') WHERE name = $1`, "u1")
+	for host, want := range map[string]bool{"h1": true, "h2": true, "h3": false} {
+		own, err := b.hub.unitsOf(t.Context(), b.host(host).ID, map[ids.ID]wire.Attempt{ids.New(): {Unit: unit}})
+		if err != nil || own[unit] != want {
+			t.Errorf("%s: %v, %v", host, own[unit], err)
+		}
+	}
+}

@@ -525,21 +525,17 @@ func (q *Queries) StoreAttempts(ctx context.Context, arg StoreAttemptsParams) er
 }
 
 const unitsOfHost = `-- name: UnitsOfHost :many
-SELECT id FROM units WHERE id = ANY($1::uuid[]) AND host_id = $2::uuid
-UNION
-SELECT unit_id FROM attempt_journal WHERE attempt_id = ANY($3::uuid[]) AND host_id = $2::uuid
+SELECT unit_id AS id FROM unit_places WHERE unit_id = ANY($1::uuid[]) AND host_id = $2::uuid
 `
 
 type UnitsOfHostParams struct {
-	Ids      []ids.ID
-	HostID   ids.ID
-	Attempts []ids.ID
+	Ids    []ids.ID
+	HostID ids.ID
 }
 
-// Which of these units are the host's, ones that were removed included, and ones that have moved away from it while these
-// attempts ran there.
+// Which of these units are the host's, or have been: ones that were removed or have moved away since included.
 func (q *Queries) UnitsOfHost(ctx context.Context, arg UnitsOfHostParams) ([]ids.ID, error) {
-	rows, err := q.db.Query(ctx, unitsOfHost, arg.Ids, arg.HostID, arg.Attempts)
+	rows, err := q.db.Query(ctx, unitsOfHost, arg.Ids, arg.HostID)
 	if err != nil {
 		return nil, err
 	}

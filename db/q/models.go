@@ -1003,6 +1003,11 @@ type UnitEvent struct {
 	Text   string
 }
 
+type UnitPlace struct {
+	UnitID ids.ID
+	HostID ids.ID
+}
+
 type UsageEvent struct {
 	OrgID            ids.ID
 	Day              time.Time

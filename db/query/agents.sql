@@ -107,11 +107,8 @@ ON CONFLICT (attempt_id, host_id) DO UPDATE SET
 WHERE attempt_journal.ending = 'open';
 
 -- name: UnitsOfHost :many
--- Which of these units are the host's, ones that were removed included, and ones that have moved away from it while these
--- attempts ran there.
-SELECT id FROM units WHERE id = ANY(sqlc.arg(ids)::uuid[]) AND host_id = sqlc.arg(host_id)::uuid
-UNION
-SELECT unit_id FROM attempt_journal WHERE attempt_id = ANY(sqlc.arg(attempts)::uuid[]) AND host_id = sqlc.arg(host_id)::uuid;
+-- Which of these units are the host's, or have been: ones that were removed or have moved away since included.
+SELECT unit_id AS id FROM unit_places WHERE unit_id = ANY(sqlc.arg(ids)::uuid[]) AND host_id = sqlc.arg(host_id)::uuid;
 
 -- name: IsHostUnit :one
 -- Also of units that were removed a moment ago: their host still tells that they stop. A head, if there is one, must be of the
