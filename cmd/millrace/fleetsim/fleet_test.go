@@ -3,6 +3,7 @@ package fleetsim
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -46,6 +47,9 @@ func (s *sim) footprint(t *testing.T) {
 
 // A fleet lives through the loss of a host, an agent, the control plane, a provider's network and everything.
 func TestFleet(t *testing.T) {
+	if os.Getenv("MILLRACE_SLOW") == "" {
+		t.Skip("76 agents and 40 engines for minutes: run with MILLRACE_SLOW=1 (make test-slow)")
+	}
 	z := full
 	if testing.Short() {
 		z = small
