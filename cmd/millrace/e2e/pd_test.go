@@ -112,6 +112,9 @@ func placePair(t *testing.T, k *trial.Cluster, tx func(func(pgx.Tx) error)) (p, 
 			b.Queue(`INSERT INTO units (id, name, model_id, release_id, engine, host_id, slot, upstream_model, part_of, role, spec, plan_id, state)
 				VALUES ($1, $2, $3, $4, 'sim', $5, 1, 'sim', $6, $7, $8::jsonb, $9, 'serving')`, part.id, "pd/"+part.role, k.Shop.Model, release, hosts[i], parent, part.role, spec(part.role), plan)
 		}
+		// No plan wants the unit: whoever carries plans out would end it, so nobody may.
+		b.Queue(`INSERT INTO control_leases (name, holder, term, expires_at) VALUES ('fleet', 'test', 1000, now() + interval '1 hour')
+			ON CONFLICT (name) DO UPDATE SET holder = 'test', term = control_leases.term + 1000, expires_at = excluded.expires_at`)
 		b.Queue(`UPDATE units SET wanted = 'stopped', generation = generation + 1 WHERE parts = 0 AND part_of IS NULL`)
 		return tx.SendBatch(t.Context(), &b).Close()
 	})
