@@ -41,7 +41,7 @@ func (a *answering) stream(w http.ResponseWriter, r *http.Request) error {
 					return err
 				}
 			}
-			if a.sent != a.faults.due(a.struck) {
+			if due := a.faults.due(a.struck); due == 0 || a.sent != due { // nothing sent is no fault that is due at 0
 				continue
 			}
 			a.struck = a.sent
