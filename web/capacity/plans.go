@@ -125,9 +125,9 @@ func unmetGrid(list []plan.Unmet) ui.Grid {
 	g := ui.Grid{Caption: "What could not be placed", Cards: true, Columns: []ui.Column{{Name: "Model"}, {Name: "Units", Num: true}, {Name: "Why not", Wrap: true}}}
 	for _, u := range list {
 		for i, reason := range u.Reasons {
-			row := ui.Row{ui.T(""), ui.T(""), ui.T(reason)}
+			row := ui.Row{ui.T(u.Name), ui.T(""), ui.T(reason)}
 			if i == 0 {
-				row[0], row[1] = ui.T(u.Name), ui.C(int64(u.Units))
+				row[1] = ui.C(int64(u.Units))
 			}
 			g.Rows = append(g.Rows, row)
 		}
@@ -149,7 +149,7 @@ func placedGrid(v *fleet.PlanView) ui.Grid {
 					gpus += len(s.GPUs)
 				}
 			}
-			row := ui.Row{ui.T(""), ui.T(pool.Role), ui.T(strings.Join(where, "; ")), ui.C(int64(gpus)), ui.T("")}
+			row := ui.Row{ui.T(u.Name), ui.T(pool.Role), ui.T(strings.Join(where, "; ")), ui.C(int64(gpus)), ui.T("")}
 			if n == 0 {
 				row[0], row[4] = ui.L(UnitPath(u.ID), u.Name).WithSub(u.Ends), ui.T(u.Why)
 			}

@@ -25,6 +25,21 @@ func (s shown) path() string {
 	return Root + "?" + url.Values{"q": {s.text}, "state": {s.state}}.Encode()
 }
 
+// title tells pages that show different hosts apart.
+func (s shown) title() string {
+	title := "Fleet"
+	switch s.state {
+	case freeOnly:
+		title += ", hosts with free GPUs"
+	case troubled:
+		title += ", hosts with problems"
+	}
+	if s.text != "" {
+		title += ": " + s.text
+	}
+	return title
+}
+
 // The states to filter by.
 const (
 	anyHost    = ""
@@ -43,7 +58,7 @@ func (p *pages) topology(c echo.Context) error {
 		return err
 	}
 	show := shown{strings.ToLower(strings.TrimSpace(c.QueryParam("q"))), c.QueryParam("state")}
-	page := ui.Page{Title: "Fleet", Path: Root, Lead: "Every host by its scale-up domain, and what each GPU does.", Events: []string{"hosts", "units"}}
+	page := ui.Page{Title: show.title(), Head: "Fleet", Path: Root, Lead: "Every host by its scale-up domain, and what each GPU does.", Events: []string{"hosts", "units"}}
 	switch c.QueryParam("done") {
 	case "committed":
 		page.Toast = "Committed. Units start, and old ones end once new ones serve."

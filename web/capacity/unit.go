@@ -29,7 +29,7 @@ func (p *pages) unit(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page := ui.Page{Title: "Unit " + u.Name, Head: u.Name, Path: Root, Up: &ui.Link{Href: Root, Text: "Fleet"}, Lead: engines(u.Parts), Events: []string{"units"}}
+	page := ui.Page{Title: "Engines of " + u.Name, Head: u.Name, Path: Root, Up: &ui.Link{Href: Root, Text: "Fleet"}, Lead: engines(u.Parts), Events: []string{"units"}}
 	traffic, err := p.Traffic(ctx)
 	if err != nil {
 		return err
