@@ -196,8 +196,13 @@ func (r *relay) begin(u *catalogue.Unit) {
 
 // extra gives the headers of one attempt: the data-parallel rank, and its id, by which an agent's journal goes.
 func extra(u *catalogue.Unit, attempt ids.ID, rank int) []byte {
+	name := u.Driver.Caps().RankHeader
+	ranked := name != "" && rank != route.AnyRank
+	if u.Attached && !ranked {
+		return nil
+	}
 	b := make([]byte, 0, 128)
-	if name := u.Driver.Caps().RankHeader; name != "" && rank != route.AnyRank {
+	if ranked {
 		b = strconv.AppendInt(append(append(b, name...), ": "...), int64(rank), 10)
 		b = append(b, "\r\n"...)
 	}

@@ -177,7 +177,7 @@ func (p *pages) showWindows(c echo.Context, status int, f *ui.Form) error {
 	return ui.Render(c, status, windowsPage(hostPage("Maintenance of "+h.Name, &h), f, h, g))
 }
 
-// windowForm is how browsers send a moment; it is UTC, as the page says.
+// windowTime is how browsers send a moment; it is UTC, as the page says.
 const windowTime = "2006-01-02T15:04"
 
 func (p *pages) addWindow(c echo.Context) error {
