@@ -3,9 +3,8 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"net"
+	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -128,19 +127,20 @@ func newBlocks(*testing.T) *blocks {
 
 func (x *blocks) listen(t *testing.T) string { return x.listenAt(t, 1) }
 
+// Ports below those that the kernel gives to connections: among these, neighbours are rarely free on a busy machine.
+const (
+	firstPort = 11_000
+	lastPort  = 18_000
+)
+
 // listenAt listens at ports side by side, one for each rank, and gives the first's endpoint.
 func (x *blocks) listenAt(t *testing.T, ranks int) string {
 	t.Helper()
 	for range 50 {
-		first, err := kvevent.NewSubscriber(kvevent.SubscriberConfig{Endpoint: "tcp://127.0.0.1:0", Bind: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		subs := []*kvevent.Subscriber{first}
-		host, port, _ := net.SplitHostPort(strings.TrimPrefix(first.Endpoint(), "tcp://"))
-		base, _ := strconv.Atoi(port)
-		for n := 1; n < ranks; n++ {
-			sub, err := kvevent.NewSubscriber(kvevent.SubscriberConfig{Endpoint: fmt.Sprintf("tcp://%s:%d", host, base+n), Bind: true, Rank: n})
+		base := firstPort + rand.IntN(lastPort-firstPort-ranks)
+		var subs []*kvevent.Subscriber
+		for n := range ranks {
+			sub, err := kvevent.NewSubscriber(kvevent.SubscriberConfig{Endpoint: fmt.Sprintf("tcp://127.0.0.1:%d", base+n), Bind: true, Rank: n})
 			if err != nil {
 				break
 			}
@@ -153,7 +153,7 @@ func (x *blocks) listenAt(t *testing.T, ranks int) string {
 		}
 		if len(subs) == ranks {
 			t.Cleanup(func() { cancel(); running.Wait() })
-			return first.Endpoint()
+			return subs[0].Endpoint()
 		}
 		cancel()
 		running.Wait()
